@@ -224,18 +224,3 @@ func TestMaxRLOfNegativeRewards(t *testing.T) {
 	}
 	near(t, "equal rewards below 0", estimate(t, "maxrl", nil, []float64{-2, -2}), []float64{0, 0})
 }
-
-// TestRecordedMaxRL: runs of the first rules have the advantages that they had.
-func TestRecordedMaxRL(t *testing.T) {
-	for rules, want := range [][]float64{{0, 0}, {-1, 1}} {
-		e, err := Recorded(rules, "maxrl", map[string]any{"eps": 0.0})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, _ := e.Group([]float64{-1, 0.5}, 0)
-		near(t, "rules", got, want)
-	}
-	if _, err := Recorded(0, "maxrl", map[string]any{"eps": -1.0}); err == nil {
-		t.Error("a negative eps was taken")
-	}
-}

@@ -50,26 +50,6 @@ func New(name string, params map[string]any) (Estimator, error) {
 	return Estimator{}, fmt.Errorf("there is no advantage estimator %q: use one of %s", name, strings.Join(Names(), ", "))
 }
 
-// Recorded is New for a run of the rules that its configuration names (events.RunConfig.Rules): an estimator that was defined otherwise in
-// earlier rules is made as it was.
-func Recorded(rules int, name string, params map[string]any) (Estimator, error) {
-	e, err := New(name, params)
-	if err != nil || rules >= 1 || name != "maxrl" {
-		return e, err
-	}
-	for _, d := range definitions {
-		if d.name == name {
-			v, err := d.values(params)
-			if err != nil {
-				return Estimator{}, err
-			}
-			eps := v.number("eps")
-			return within(func(rewards []float64) []float64 { return maxRLOfFirstRules(rewards, eps) }), nil
-		}
-	}
-	return e, nil
-}
-
 // Batchwise is the part of an estimator that looks at a whole batch: REINFORCE++'s normalisation over the sampled
 // tokens of the rollouts that are trained on, with [Whiten]'s formula. Give it the group-wise advantage and the
 // number of sampled tokens (over all samples) of each trained rollout, in the order of the batch. ok is false for

@@ -94,17 +94,6 @@ func MaxRL(rewards []float64, eps float64) []float64 {
 	})
 }
 
-// maxRLOfFirstRules is MaxRL as runs of rules 0 have it: without negative rewards in mind, 0 where the mean is not positive.
-func maxRLOfFirstRules(rewards []float64, eps float64) []float64 {
-	return overScored(rewards, func(rewards []float64) []float64 {
-		mean := Mean(rewards)
-		if mean <= 0 {
-			return make([]float64, len(rewards))
-		}
-		return divided(centred(rewards), mean+eps)
-	})
-}
-
 // leaveOneOutEps is outside of the root, as in NeMo-RL.
 const leaveOneOutEps = 1e-6
 

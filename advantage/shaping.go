@@ -14,7 +14,8 @@ type LengthWeights struct{ Output, Input, Turns float64 }
 //
 //	mean(r) · (w_out·out_i/max(out) + w_in·in_i/max(in) + w_turns·turns_i/max(turns))
 //
-// the linear length penalty of prime-rl (orchestrator/algo/grpo.py). A maximum of 0 adds nothing.
+// the linear length penalty of prime-rl (orchestrator/algo/grpo.py). A maximum of 0 adds nothing. A mean below 0, of which prime-rl does not think, takes
+// nothing away: by the formula the longest member would gain most.
 func LinearLengthPenalty(rewards []float64, lengths []Length, w LengthWeights) []float64 {
 	var longest Length
 	for _, l := range lengths {
@@ -26,7 +27,7 @@ func LinearLengthPenalty(rewards []float64, lengths []Length, w LengthWeights) [
 		}
 		return weight * float64(n) / float64(most)
 	}
-	mean := Mean(rewards)
+	mean := max(0, Mean(rewards))
 	penalties := make([]float64, len(rewards))
 	for i, l := range lengths {
 		penalties[i] = float64(mean * (share(w.Output, l.Output, longest.Output) + share(w.Input, l.Input, longest.Input) + share(w.Turns, l.Turns, longest.Turns)))

@@ -19,6 +19,7 @@ func TestLinearLengthPenalty(t *testing.T) {
 	} {
 		near(t, name, LinearLengthPenalty(rewards, c.lengths, c.weights), c.want)
 	}
+	near(t, "negative rewards", LinearLengthPenalty([]float64{-1, -1, 0, -1}, lengths, LengthWeights{Output: 0.2}), []float64{0, 0, 0, 0})
 	if got := LinearLengthPenalty(nil, nil, LengthWeights{1, 1, 1}); len(got) != 0 {
 		t.Errorf("nobody is penalised: %v", got)
 	}

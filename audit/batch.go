@@ -64,7 +64,7 @@ func (c *Checker) leftOut(e events.Event) {
 }
 
 func (c *Checker) feed(name string) (runfile.Feed, bool) {
-	feeds := c.ledger.Config.Feeds
+	feeds := c.books.Config.Feeds
 	i := slices.IndexFunc(feeds, func(f runfile.Feed) bool { return f.Name == name })
 	if i < 0 {
 		return runfile.Feed{}, false
@@ -106,15 +106,17 @@ func (c *Checker) conservation(e events.Event, feed runfile.Feed, ready events.B
 
 // mask is why a member must not be trained on, "" for one that must.
 func (c *Checker) mask(feed runfile.Feed, m events.Member, r *rolloutState, asOf uint64) string {
-	filters := c.ledger.Config.FiltersOf(feed)
+	filters := c.books.Config.FiltersOf(feed)
 	switch {
 	case m.Failed || r.invalidated > 0 && r.invalidated <= asOf:
 		return "invalidated"
 	case r.scored.TextOnly:
 		return "no token ids"
+	case r.episode.Unsampled():
+		return storage.LeftUnsampled
 	case r.episode.OnlyConstrained() && !filters.TrainConstrained:
-		return "constrained"
-	case c.ledger.Config.StalenessOf(feed).RequireVersions && r.episode.UnknownVersions > 0:
+		return storage.LeftConstrained
+	case c.books.Config.StalenessOf(feed).RequireVersions && r.episode.UnknownVersions > 0:
 		return "unknown version"
 	case feed.MinReward != nil && r.reward < *feed.MinReward:
 		return "min_reward"
@@ -130,7 +132,7 @@ func (c *Checker) mask(feed runfile.Feed, m events.Member, r *rolloutState, asOf
 
 // fresh checks that a feed that drops what is too old has not batched it.
 func (c *Checker) fresh(e events.Event, feed runfile.Feed, ready events.BatchReady, m events.Member, r *rolloutState) {
-	bound := c.ledger.Config.StalenessOf(feed)
+	bound := c.books.Config.StalenessOf(feed)
 	staleness := ready.MinVersion + ready.Staleness - r.since(bound)
 	if drops(bound) && staleness > bound.Max {
 		c.find(RuleMembers, e, "rollout %s is %d policy versions old, the feed drops what is older than %d", m.Rollout, staleness, bound.Max)

@@ -7,9 +7,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/ledger"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -45,12 +45,12 @@ func (f Finding) String() string {
 
 // Report is the verdict on one run.
 type Report struct {
-	Run        string           `json:"run"`
-	Events     int64            `json:"events"`
-	Objects    int              `json:"objects"`
-	Duplicates int              `json:"duplicates"`
-	Feeds      []ledger.Balance `json:"feeds"`
-	Findings   []Finding        `json:"findings"`
+	Run        string          `json:"run"`
+	Events     int64           `json:"events"`
+	Objects    int             `json:"objects"`
+	Duplicates int             `json:"duplicates"`
+	Feeds      []books.Balance `json:"feeds"`
+	Findings   []Finding       `json:"findings"`
 }
 
 // maxFindings bounds a report: a log that broken needs no more lines.
@@ -61,7 +61,7 @@ type Checker struct {
 	ctx      context.Context
 	store    storage.Store
 	report   Report
-	ledger   *ledger.Ledger
+	books    *books.Run
 	ids      map[string]uint64
 	tails    map[string]uint64
 	rollouts map[string]*rolloutState
@@ -76,7 +76,7 @@ type Checker struct {
 // New makes a checker for one run.
 func New(ctx context.Context, run string, store storage.Store) *Checker {
 	return &Checker{
-		ctx: ctx, store: store, report: Report{Run: run, Findings: []Finding{}}, ledger: ledger.New(run),
+		ctx: ctx, store: store, report: Report{Run: run, Findings: []Finding{}}, books: books.New(run),
 		ids: map[string]uint64{}, tails: map[string]uint64{},
 		rollouts: map[string]*rolloutState{}, groups: map[string]*groupState{},
 		steps: map[string]int64{}, batched: map[string]map[string]int64{}, objects: map[string]bool{},
@@ -104,7 +104,7 @@ func (c *Checker) Event(e events.Event) error {
 	c.report.Events++
 	c.identity(e)
 	c.chain(e)
-	if err := c.ledger.Apply(e); err != nil {
+	if err := c.books.Apply(e); err != nil {
 		c.find(RuleIdentity, e, "%v", err)
 		return nil
 	}
@@ -133,8 +133,8 @@ func (c *Checker) Event(e events.Event) error {
 
 // Finish closes the books.
 func (c *Checker) Finish() Report {
-	for _, feed := range c.ledger.Feeds() {
-		b := c.ledger.Balance(feed)
+	for _, feed := range c.books.Feeds() {
+		b := c.books.Balance(feed)
 		c.report.Feeds = append(c.report.Feeds, b)
 		if !b.AddsUp() || b.Started != len(c.rollouts) {
 			c.find(RuleLedger, events.Event{ID: c.report.Run}, "feed %s: %d started, but %d trained + %d stale + %d filtered + %d failed + %d in flight",
@@ -145,8 +145,8 @@ func (c *Checker) Finish() Report {
 	return c.report
 }
 
-// Ledger is the run's books as far as they were read.
-func (c *Checker) Ledger() *ledger.Ledger { return c.ledger }
+// Books are the run's books as far as they were read.
+func (c *Checker) Books() *books.Run { return c.books }
 
 func (c *Checker) find(rule string, e events.Event, format string, args ...any) {
 	if rule == RuleDuplicate {

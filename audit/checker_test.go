@@ -95,6 +95,7 @@ func (p *tape) blob(data string) storage.Ref {
 func goodRun(t *testing.T) *tape {
 	p := &tape{t: t, store: natstest.Store(t)}
 	cfg := runfile.DefaultRunConfig()
+	cfg.Staleness.Max = 1
 	pass := 1.0
 	cfg.Advantage = runfile.Advantage{Estimator: "reinforce_plus_plus", SpanWeight: 0.5}
 	cfg.Filters.Truncated = true

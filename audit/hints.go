@@ -22,7 +22,7 @@ func (c *Checker) hinter(e events.Event, r *rolloutState) {
 		c.find(RuleTurns, e, "%v", err)
 	case r.outcome != events.RolloutScoredType || said.Trajectory != r.scored.Trajectory.SHA256:
 		c.find(RuleTurns, e, "hints of %s are about a rollout that has no reward, or about another trajectory, %.16s", said.By, said.Trajectory)
-	case !c.ledger.Config.Hinter(said.By):
+	case !c.books.Config.Hinter(said.By):
 		c.find(RuleTurns, e, "nobody takes the hints of %s", said.By)
 	default:
 		if _, twice := r.hinted[said.By]; twice {
@@ -54,7 +54,7 @@ func (c *Checker) hintedSample(e events.Event, feed runfile.Feed, r *rolloutStat
 		before += len(earlier)
 	}
 	for k, name := range feed.Teachers {
-		if c.ledger.Config.Teacher(name).Hints == "" {
+		if c.books.Config.Teacher(name).Hints == "" {
 			continue
 		}
 		var lists [][]float32

@@ -26,6 +26,8 @@ type rolloutState struct {
 	passed   bool
 	rated    *events.RolloutRated
 	called   string // the ordinal of a harness's call that is not answered
+	agent    bool   // the run's agent makes the episode
+	left     []int  // turns that are no part of it
 	finished bool
 	outcome  events.Type
 	reward   float64
@@ -102,7 +104,7 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 		if err != nil {
 			return err
 		}
-		return r.sampled(turn, events.External(e.Entity))
+		return r.sampled(turn, r.agent || events.External(e.Entity))
 	case events.ToolsCompletedType:
 		tools, err := events.Data[events.ToolsCompleted](e)
 		if err != nil {
@@ -136,14 +138,20 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 			return err
 		}
 		return r.stepScored(scored)
+	case events.RolloutRetriedType:
+		retried, err := events.Data[events.RolloutRetried](e)
+		if err == nil && retried.Behind > 0 && (!r.agent || retried.Behind != r.turns) {
+			err = fmt.Errorf("it starts an agent anew behind %d turns, but there is none, or there were %d turns", retried.Behind, r.turns)
+		}
+		return err
 	case events.RolloutFinishedType:
 		if r.finished || r.awaiting != nil || r.unscored || r.called != "" {
 			return fmt.Errorf("it ends an episode that is over or waits for tools or for the verdict on a step")
 		}
 		finished, err := events.Data[events.RolloutFinished](e)
 		r.finished, r.episode = true, finished
-		if err == nil && r.turns > 0 && (finished.Turns != r.turns || finished.Steps != r.steps) {
-			err = fmt.Errorf("it says that there were %d turns and %d steps, but there were %d and %d", finished.Turns, finished.Steps, r.turns, r.steps)
+		if err == nil && r.turns > 0 && (finished.Turns != r.turns-len(r.left) || finished.Steps != r.steps) {
+			err = fmt.Errorf("it says that there were %d turns and %d steps, but there were %d and %d", finished.Turns, finished.Steps, r.turns-len(r.left), r.steps)
 		}
 		return err
 	case events.RolloutScoredType:
@@ -226,17 +234,29 @@ func (r *rolloutState) observed(o events.RolloutObserved) error {
 // workspace checks that the calls of a harness, and their answers, come in turn.
 func (r *rolloutState) workspace(e events.Event) error {
 	ordinal := strings.TrimPrefix(e.ID, events.ID(e.Run, e.Type, e.Entity, ""))
+	agents := !events.External(e.Entity) && ordinal == events.AgentCall
 	switch {
-	case !events.External(e.Entity) || r.finished:
-		return fmt.Errorf("only harnesses call on workspaces, while their episode is not over")
+	case !events.External(e.Entity) && !agents || r.finished:
+		return fmt.Errorf("only harnesses, and a run's agent, call on workspaces, while their episode is not over")
+	case agents && e.Type == events.WorkspaceCalledType && (r.agent || r.turns > 0):
+		return fmt.Errorf("an agent is started once, before the first turn")
 	case e.Type == events.WorkspaceCalledType && r.called != "":
 		return fmt.Errorf("call %q comes before call %q is answered", ordinal, r.called)
 	case e.Type == events.WorkspaceAnsweredType && r.called != ordinal:
 		return fmt.Errorf("it answers call %q, but %q is under way", ordinal, r.called)
 	}
-	r.called = ""
+	r.called, r.agent = "", agents
 	if e.Type == events.WorkspaceCalledType {
 		r.called = ordinal
+		return nil
+	}
+	answered, err := events.Data[events.WorkspaceAnswered](e)
+	if err != nil || answered.Agent == nil {
+		return err
+	}
+	r.left = answered.Agent.Left
+	if slices.ContainsFunc(r.left, func(turn int) bool { return turn < 0 || turn >= r.turns }) || len(r.left)+answered.Agent.Recalled > r.turns {
+		return fmt.Errorf("its agent had %d recorded turns again and left turns %v behind, of %d", answered.Agent.Recalled, r.left, r.turns)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -44,27 +45,36 @@ func (c *Checker) trajectory(e events.Event, feed runfile.Feed, ready events.Bat
 		return nil
 	}
 	samples := trajectory.Samples()
-	if !c.ledger.Config.FiltersOf(feed).TrainConstrained {
+	if !c.books.Config.FiltersOf(feed).TrainConstrained {
 		storage.MaskConstrained(samples)
 	}
-	if len(samples) != len(rows) {
-		c.find(RuleBatch, e, "rollout %s has %d samples in the files, %d in its trajectory", rows[0].Rollout, len(rows), len(samples))
+	kept, left := storage.Trained(samples)
+	if len(kept) != len(rows) {
+		c.find(RuleBatch, e, "rollout %s has %d samples in the files, %d in its trajectory that are trained on", trajectory.Rollout, len(rows), len(kept))
 		return nil
 	}
-	version, bound := ready.MinVersion+ready.Staleness, c.ledger.Config.StalenessOf(feed).Max
-	for i, s := range samples {
-		for k := range s.PolicyVersions {
-			s.PolicyVersions[k].Stale = s.PolicyVersions[k].StaleAt(version, rows[i].DispatchVersion, bound)
+	for i := range samples {
+		if at := fmt.Sprintf("%s/%d", trajectory.Rollout, i); ready.LeftOut[at] != left[i] {
+			c.find(RuleMembers, e, "sample %s is left out as %q; its tokens say %q", at, ready.LeftOut[at], left[i])
 		}
-		row := rows[i]
+	}
+	version, bound := ready.MinVersion+ready.Staleness, c.books.Config.StalenessOf(feed).Max
+	for n, i := range kept {
+		s, row := samples[i], rows[n]
+		for k := range s.PolicyVersions {
+			s.PolicyVersions[k].Stale = s.PolicyVersions[k].StaleAt(version, row.DispatchVersion, bound)
+		}
 		if err := c.taughtSample(e, feed, r, i, samples, row); err != nil {
 			return err
 		}
 		if !slices.Equal(s.Tokens, row.Tokens) || !slices.Equal(s.LossMask, row.LossMask) || !slices.Equal(s.SamplerLogprobs, row.SamplerLogprobs) ||
 			!slices.Equal(s.Constrained, row.Constrained) ||
 			!slices.Equal(s.PolicyVersions, row.PolicyVersions) || !slices.Equal(s.Turns, row.Turns) || !slices.Equal(s.Columns, row.Columns) ||
-			s.RolloutSampled != row.RolloutSampled || s.SampleIndex != row.SampleIndex {
+			s.RolloutSampled != row.RolloutSampled || int(row.SampleIndex) != n {
 			c.find(RuleBatch, e, "sample %d of rollout %s is not that of its trajectory", i, row.Rollout)
+		}
+		if slices.ContainsFunc(row.Turns, func(span storage.TurnSpan) bool { return slices.Contains(r.left, int(span.Turn)) }) {
+			c.find(RuleBatch, e, "sample %d of rollout %s has turns that are no part of the episode: its agent left %v behind", i, row.Rollout, r.left)
 		}
 		if row.Reward != number32(r.reward) || row.DispatchVersion != r.version || int64(row.Staleness) != version-r.version {
 			c.find(RuleBatch, e, "rollout %s: reward %g, dispatch version %d, staleness %d in the files; the facts say %g, %d, %d",
@@ -98,7 +108,7 @@ func (c *Checker) bases(feed runfile.Feed, ready events.BatchReady, rows map[str
 			bases[i] = 1
 		}
 	}
-	estimator := c.ledger.Config.Advantage
+	estimator := c.books.Config.Advantage
 	if normalise, ok := advantage.Batchwise(estimator.Estimator, estimator.Params); ok && !feed.Export() {
 		return normalise(bases, sampled)
 	}
@@ -127,7 +137,7 @@ func (c *Checker) credit(e events.Event, feed runfile.Feed, id string, r *rollou
 			continue
 		}
 		turn, span, counts := annotatedSpan(a.RolloutAnnotated, turns)
-		counts = counts && math.Abs(span.Reward*c.ledger.Config.Advantage.SpanWeight) <= largestBonus
+		counts = counts && math.Abs(span.Reward*c.books.Config.Advantage.SpanWeight) <= largestBonus
 		there, noted := annotated(a.RolloutAnnotated, rows, turns[turn], span, counts)
 		if !there && !noted {
 			c.find(RuleAdvantage, e, "rollout %s: the annotation at sequence %d is not in the files as it was stated", id, a.seq)
@@ -145,7 +155,7 @@ func (c *Checker) credit(e events.Event, feed runfile.Feed, id string, r *rollou
 			}
 		}
 	}
-	if weight := c.ledger.Config.Advantage.SpanWeight; weight != 0 && !feed.Export() {
+	if weight := c.books.Config.Advantage.SpanWeight; weight != 0 && !feed.Export() {
 		for turn, list := range spans {
 			for k, value := range advantage.Tokens(base, len(turns[turn]), list, weight) {
 				if at := turns[turn][k]; rows[at.sample].LossMask[at.token] {

@@ -42,8 +42,8 @@ func (c *Checker) published(e events.Event) {
 
 // compose remembers whom a batch of the first feed trains on, where the feed drops what would be too old when the batch is consumed.
 func (c *Checker) compose(feed runfile.Feed, ready events.BatchReady) {
-	cfg := c.ledger.Config
-	if cfg.Rules < 2 || feed.Name != cfg.Feeds[0].Name || feed.Export() || !drops(cfg.StalenessOf(feed)) {
+	cfg := c.books.Config
+	if feed.Name != cfg.Feeds[0].Name || feed.Export() || !drops(cfg.StalenessOf(feed)) {
 		return
 	}
 	c.ready[ready.Step] = composed{c.policy, ready.Rollouts}
@@ -57,7 +57,7 @@ func (c *Checker) consume(e events.Event) {
 		c.find(RuleStaleness, e, "%v", err)
 		return
 	}
-	if e.Entity != c.ledger.Config.Feeds[0].Name {
+	if e.Entity != c.books.Config.Feeds[0].Name {
 		return
 	}
 	for ; c.policy.consumed < min(consumed.Step, c.steps[e.Entity]); c.policy.consumed++ {
@@ -68,7 +68,7 @@ func (c *Checker) consume(e events.Event) {
 }
 
 func (c *Checker) notTooOld(e events.Event, step int64, b composed) {
-	cfg := c.ledger.Config
+	cfg := c.books.Config
 	bound := cfg.StalenessOf(cfg.Feeds[0])
 	version := c.policy.version - (c.policy.unforeseen - b.at.unforeseen)
 	for _, id := range b.rollouts {

@@ -53,7 +53,6 @@ func TestStalenessWhenConsumed(t *testing.T) {
 			p.published("r", 2, 2)
 			p.state(events.BatchConsumedType, "sft", "1", events.BatchConsumed{Step: 1})
 		}, false},
-		{"a run of older rules", func(p *tape) { configure(p, func(c *runfile.RunConfig) { c.Rules = 1 }); twoVersions(p) }, false},
 		{"a feed that keeps what is old", func(p *tape) {
 			configure(p, func(c *runfile.RunConfig) { c.Staleness.Policy = runfile.StaleKeep })
 			twoVersions(p)

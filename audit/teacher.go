@@ -18,7 +18,7 @@ type taught struct {
 func (c *Checker) teacher(e events.Event, r *rolloutState) {
 	said, err := events.Data[events.TeacherScored](e)
 	tokens := r.episode.Tokens
-	if by := c.ledger.Config.Teacher(said.Teacher).Hints; by != "" {
+	if by := c.books.Config.Teacher(said.Teacher).Hints; by != "" {
 		_, tokens = r.hinted[by].Lengths()
 	}
 	switch {
@@ -43,7 +43,7 @@ func (c *Checker) teacher(e events.Event, r *rolloutState) {
 // untaught is why a rollout must not be trained on of which a teacher of the feed had said nothing, "" where all had.
 func (c *Checker) untaught(feed runfile.Feed, r *rolloutState, asOf uint64) string {
 	for _, name := range feed.Teachers {
-		if c.ledger.Config.Teacher(name).Hints != "" {
+		if c.books.Config.Teacher(name).Hints != "" {
 			continue // it masks nobody
 		}
 		if said := r.taught[name]; said.logprobs == nil || said.seq > asOf {
@@ -67,7 +67,7 @@ func (c *Checker) taughtSample(e events.Event, feed runfile.Feed, r *rolloutStat
 		return err
 	}
 	for k, name := range feed.Teachers {
-		if c.ledger.Config.Teacher(name).Hints != "" {
+		if c.books.Config.Teacher(name).Hints != "" {
 			continue // checked with the hints
 		}
 		ref := r.taught[name].logprobs

@@ -19,10 +19,10 @@ import (
 )
 
 // named are the arguments of usages that name what must be there.
-var named = []string{"RUN", "OLD", "POLICY", "ROLLOUT", "GROUP", "NAME", "DIR", "TASK", "TOOL", "TYPE", "FOLDER", "SOURCE"}
+var named = []string{"RUN", "OLD", "POLICY", "ROLLOUT", "GROUP", "NAME", "DIR", "TASK", "TOOL", "TYPE", "FOLDER", "SOURCE", "REF"}
 
 // fresh are commands whose name is that of something new.
-var fresh = []string{"rondo run open", "rondo auth user", "rondo man"}
+var fresh = []string{"rondo run open", "rondo auth user", "rondo man", "rondo init", "rondo tasks init"}
 
 // TestUnknownNames: each command that takes a name refuses one that nobody has, at once, with what to do, whether or not it follows what happens. Each such command has a row.
 func TestUnknownNames(t *testing.T) {
@@ -44,7 +44,7 @@ func TestUnknownNames(t *testing.T) {
 	}
 	gone := filepath.Join(t.TempDir(), "nope")
 	onPlane := []string{
-		"run show nope", "run steps nope", "run steps nope --follow", "run steps first --feed nope", "run steps first --feed nope --follow", "run cancel nope", "run close nope", "run continue nope --as new",
+		"run show nope", "run steps nope", "run tasks nope", "run steps nope --follow", "run steps first --feed nope", "run steps first --feed nope --follow", "run cancel nope", "run close nope", "run continue nope --as new",
 		"run delete nope", "run pause nope", "run recover nope", "run resume nope", "run open new --tasks " + gone, "run open new --file " + gone,
 		"events tail nope", "events tail nope --follow", "events tail first --type nope", "events tail first --entity nope", "events publish nope e --run first --data {}",
 		"events publish run.paused nope --run nope --data {\"reason\":\"x\"}",
@@ -61,10 +61,10 @@ func TestUnknownNames(t *testing.T) {
 		"eval --policy nope", "eval --policy nope --follow", "eval --policy nope@99", "eval --policy small@0 --against nope", "eval --from nope", "eval --from first --against nope",
 		"eval --policy small@0 --tasks " + gone, "replay nope --verify", "replay nope --tools", "replay nope --as new", "replay first --tools --rollouts nope", "replay first --as new --from nope",
 		"diff nope first", "diff first nope", "diff first first --feed nope", "audit nope", "audit nope --watch", "audit first --feed nope", "audit first --by nope", "track --to nope", "gc --abandon nope",
-		"gc --retention " + gone,
+		"gc --retention " + gone, "cat nope", "logs nope", "logs nope --follow", "logs first nope", "logs first nope --follow", "agents build nope", "agents show nope", "agents remove nope",
 	}
 	elsewhere := []string{
-		"nope", "run nope", "events nope", "completion nope", "help nope", "help run nope", "bench nope", "service nope", "tasks import nope", "events schema nope", "tasks build " + gone, "tasks show nope",
+		"nope", "run nope", "events nope", "completion nope", "help nope", "help run nope", "service nope", "tasks import nope", "events schema nope", "tasks build " + gone, "tasks show nope",
 		"tasks run nope", "tasks lint " + gone, "tasks import swebench " + gone + " " + t.TempDir(), "tasks import r2egym " + gone + " " + t.TempDir(), "tasks import terminal-bench " + gone + " " + t.TempDir(), "tools list --set nope", "tools show nope",
 		"weights quantize " + gone + " --to " + t.TempDir(), "auth revoke nope --out " + keys, "auth rotate nope --out " + keys, "auth show nope --out " + keys, "auth user x --run r --role nope --out " + keys,
 		"auth user x --service nope --out " + keys, "advantage --estimator nope", "advantage --preset nope", "demo --pack nope", "doctor --file " + gone,

@@ -8,11 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rondo-rl/rondo/cli/advantage"
+	"github.com/rondo-rl/rondo/cli/agents"
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/archive"
 	"github.com/rondo-rl/rondo/cli/audit"
 	"github.com/rondo-rl/rondo/cli/auth"
-	"github.com/rondo-rl/rondo/cli/bench"
 	"github.com/rondo-rl/rondo/cli/completion"
 	"github.com/rondo-rl/rondo/cli/dashboard"
 	"github.com/rondo-rl/rondo/cli/demo"
@@ -22,10 +22,13 @@ import (
 	"github.com/rondo-rl/rondo/cli/explain"
 	"github.com/rondo-rl/rondo/cli/gc"
 	"github.com/rondo-rl/rondo/cli/index"
+	"github.com/rondo-rl/rondo/cli/logs"
 	"github.com/rondo-rl/rondo/cli/manual"
+	"github.com/rondo-rl/rondo/cli/objects"
 	"github.com/rondo-rl/rondo/cli/replay"
 	"github.com/rondo-rl/rondo/cli/run"
 	"github.com/rondo-rl/rondo/cli/sandbox"
+	"github.com/rondo-rl/rondo/cli/scaffold"
 	"github.com/rondo-rl/rondo/cli/service"
 	"github.com/rondo-rl/rondo/cli/tasks"
 	"github.com/rondo-rl/rondo/cli/tools"
@@ -44,8 +47,10 @@ func New() *cobra.Command {
 		return demo.New(g)
 	}
 	root := app.New(
-		first, up.New, dashboard.New, service.New, run.New, events.New, trajectories.New, tasks.New, tools.New, audit.New, explain.New, top.New, track.New, run.NewFork, run.NewInvalidate,
-		replay.New, replay.NewDiff, archive.New, weights.New, gc.New, index.New, eval.New, eval.NewRelease, advantage.New, bench.New, sandbox.New, auth.New, doctor.New, newVersion, manual.New,
+		first, scaffold.NewInit, scaffold.NewConfig, up.New, objects.NewCat, dashboard.New, service.New, run.New,
+		events.New, logs.New, trajectories.New, tasks.New, tools.New, audit.New, explain.New, top.New, track.New,
+		run.NewFork, run.NewInvalidate, replay.New, replay.NewDiff, archive.New, weights.New, gc.New, index.New, eval.New, eval.NewRelease, advantage.New, sandbox.New, agents.New, auth.New,
+		doctor.New, newVersion, manual.New,
 	)
 	completion.Add(global, root)
 	b := buildOf(debug.ReadBuildInfo())

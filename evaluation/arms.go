@@ -19,11 +19,12 @@ import (
 func (f *Recorded) Sides(p events.WeightsPromoted, since time.Time) (version, against []Attempt) {
 	all, _ := f.Attempts()
 	for _, a := range all {
-		c, mine := f.costs[a.Rollout], p.Of(f.Run, a.Rollout)
-		if c.began.Before(since) || slices.ContainsFunc(c.sampled, func(v int64) bool { return v != mine }) {
+		r, _ := f.Find(a.Rollout)
+		mine := p.Of(f.Name, a.Rollout)
+		if r.Began.Before(since) || slices.ContainsFunc(r.Detail.Versions, func(v int64) bool { return v != mine }) {
 			continue
 		}
-		a.Rollout = f.Run + "/" + a.Rollout
+		a.Rollout = f.Name + "/" + a.Rollout
 		a.Task = cmp.Or(f.asked[a.Task], a.Task)
 		if mine == p.Version {
 			version = append(version, a)

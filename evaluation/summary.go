@@ -3,10 +3,10 @@ package evaluation
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/evaluation/behaviour"
 )
 
@@ -245,9 +245,7 @@ func (s Summary) Ended() string {
 		title  string
 		counts map[string]int
 	}{{"", s.StopReasons}, {"forfeited: ", s.Forfeits}, {"failed: ", s.Failures}} {
-		names := slices.SortedFunc(maps.Keys(p.counts), func(a, b string) int {
-			return cmp.Or(cmp.Compare(p.counts[b], p.counts[a]), strings.Compare(a, b))
-		})
+		names := books.ByCount(p.counts)
 		for i, name := range names {
 			names[i] = fmt.Sprintf("%d %s", p.counts[name], plain(cmp.Or(name, "without a reason"), longestName))
 		}

@@ -52,7 +52,7 @@ func (e Event) Message() *nats.Msg {
 	return msg
 }
 
-// Parse reads an event back from its subject, headers and body. Seq is left to the caller, and Upcast, when the body is there.
+// Parse reads an event back from its subject, headers and body. Seq is left to the caller, and CheckVersion.
 func Parse(subject string, h nats.Header, body []byte) (Event, error) {
 	e := Event{Data: body}
 	if err := e.parseSubject(subject); err != nil {
@@ -83,7 +83,7 @@ func Parse(subject string, h nats.Header, body []byte) (Event, error) {
 	if e.ID == "" {
 		return e, fmt.Errorf("%w: %s: no %s", ErrMalformed, subject, headerID)
 	}
-	if version := dataVersion(get(headerType)); version != e.Type.DataVersion() {
+	if version := versionOf(get(headerType)); version > dataVersion {
 		e.version = version
 	}
 	return e, nil

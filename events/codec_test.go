@@ -76,7 +76,7 @@ func TestCloudEventsAttributes(t *testing.T) {
 	e := example()
 	h := e.Message().Header
 	for name, want := range map[string]string{
-		"ce-specversion": "1.0", "ce-id": e.ID, "ce-type": "rondo.v3.rollout.turn_sampled", "ce-source": "generator",
+		"ce-specversion": "1.0", "ce-id": e.ID, "ce-type": "rondo.v1.rollout.turn_sampled", "ce-source": "generator",
 		"ce-time": "2026-05-01T12:00:00.123456789Z", "ce-prev": "41", "traceparent": e.TraceParent,
 	} {
 		if got := h[name]; len(got) != 1 || got[0] != want {

@@ -23,13 +23,10 @@ import (
 // The frame holds the ids of all turns (prompt_delta, then token_ids) as little-endian uint32, in four planes, the lowest bytes first, and then their log-probabilities as
 // float32: the lowest 7 bits of the mantissas without a gap, the middle bytes and the upper bytes of the mantissas, the exponents, and the signs, 8 in a byte, 1 for negative.
 // Planes of ids, mantissas, exponents and signs are blocks of their own, because what is compressed well must not stand among random bits.
-//
-// In layout 1 log-probabilities are four planes, too, of bits that are rotated left by one: signs took a bit each, though nearly all are the same.
 
 var (
 	packedMagic = []byte{0, 'R', 'T'} // and the layout
-	layout1     = byte(1)
-	layout2     = byte(2) // is written
+	layout      = byte(1)
 )
 
 const (
@@ -109,7 +106,7 @@ func Encode(data any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	body := binary.AppendUvarint(append(bytes.Clone(packedMagic), layout2), uint64(len(document)))
+	body := binary.AppendUvarint(append(bytes.Clone(packedMagic), layout), uint64(len(document)))
 	body = append(append(body, document...), lengths...)
 	numbers, signs := split32(logprobs)
 	return appendBlocks(append(body, signs), append(planesOf(ids), numbers...)...)
@@ -168,42 +165,42 @@ var errColumns = fmt.Errorf("%w: packed tokens", ErrMalformed)
 
 // Document is the JSON of a body, of a packed one without its tokens.
 func Document(body []byte) ([]byte, error) {
-	document, _, _, err := split(body)
+	document, _, err := split(body)
 	return document, err
 }
 
 // split takes a packed body apart; columns is nil where the body is JSON.
-func split(body []byte) (document, columns []byte, layout byte, err error) {
+func split(body []byte) (document, columns []byte, err error) {
 	rest, packed := bytes.CutPrefix(body, packedMagic)
 	if !packed {
-		return body, nil, 0, nil
+		return body, nil, nil
 	}
-	if len(rest) == 0 || rest[0] != layout1 && rest[0] != layout2 {
-		return nil, nil, 0, fmt.Errorf("%w: of no known layout", errColumns)
+	if len(rest) == 0 || rest[0] != layout {
+		return nil, nil, fmt.Errorf("%w: of no known layout", errColumns)
 	}
-	layout, rest = rest[0], rest[1:]
+	rest = rest[1:]
 	n, used := binary.Uvarint(rest)
 	if used <= 0 || n >= uint64(len(rest)-used) {
-		return nil, nil, 0, fmt.Errorf("%w: a document of %d bytes in a body of %d", errColumns, n, len(body))
+		return nil, nil, fmt.Errorf("%w: a document of %d bytes in a body of %d", errColumns, n, len(body))
 	}
 	rest = rest[used:]
-	return rest[:n], rest[n:], layout, nil
+	return rest[:n], rest[n:], nil
 }
 
 // Decode reads a body into a payload.
 func Decode(body []byte, payload any) error {
-	document, columns, layout, err := split(body)
+	document, columns, err := split(body)
 	if err == nil {
 		err = json.Unmarshal(document, payload)
 	}
 	if p, ok := payload.(packable); ok && err == nil && columns != nil {
-		return readColumns(columns, layout, p.turns())
+		return readColumns(columns, p.turns())
 	}
 	return err
 }
 
 // readColumns puts the tokens of a packed body into its turns.
-func readColumns(columns []byte, layout byte, turns []*TurnSampled) error {
+func readColumns(columns []byte, turns []*TurnSampled) error {
 	next := func() (n uint64) {
 		n, used := binary.Uvarint(columns)
 		if used <= 0 {
@@ -232,15 +229,12 @@ func readColumns(columns []byte, layout byte, turns []*TurnSampled) error {
 			return fmt.Errorf("%w: more than %d", errColumns, maxPacked)
 		}
 	}
-	f, size := floats{layout: layout, n: logprobs}, width*ids
-	if layout == layout2 {
-		signs := next()
-		if signs > 1 {
-			return fmt.Errorf("%w: neither with signs nor without", errColumns)
-		}
-		f.signs = signs == 1
+	signs := next()
+	if signs > 1 {
+		return fmt.Errorf("%w: neither with signs nor without", errColumns)
 	}
-	size += f.size()
+	f := floats{n: logprobs, signs: signs == 1}
+	size := width*ids + f.size()
 	planes, err := decompressor().DecodeAll(columns, make([]byte, 0, size))
 	if err == nil && len(planes) != size {
 		err = errors.New("fewer than declared")

@@ -1,9 +1,6 @@
 package events
 
-import (
-	"math"
-	"math/bits"
-)
+import "math"
 
 // This file is about log-probabilities in packed bodies: float32 in parts that are random, or are not.
 
@@ -35,31 +32,25 @@ func split32(list []float32) (blocks [][]byte, signs byte) {
 	return blocks, signs
 }
 
-// floats are n numbers as a layout has them; signs: theirs are in it, else they are all negative.
+// floats are n numbers; signs: theirs are in it, else they are all negative.
 type floats struct {
-	layout byte
-	n      int
-	signs  bool
+	n     int
+	signs bool
 }
 
 func (f floats) low() int { return (lowBits*f.n + 7) / 8 }
 
 // size is how many bytes they take.
 func (f floats) size() int {
-	switch {
-	case f.layout == layout1:
-		return width * f.n
-	case f.signs:
-		return f.low() + 3*f.n + (f.n+7)/8
+	size := f.low() + 3*f.n
+	if f.signs {
+		size += (f.n + 7) / 8
 	}
-	return f.low() + 3*f.n
+	return size
 }
 
 // at is the number with an index.
 func (f floats) at(parts []byte, i int) float32 {
-	if f.layout == layout1 {
-		return math.Float32frombits(bits.RotateLeft32(fromPlanes(parts, i), -1))
-	}
 	low, at := f.low(), lowBits*i
 	first := uint32(parts[at/8])
 	if at%8+lowBits > 8 {

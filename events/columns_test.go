@@ -123,7 +123,7 @@ func TestPackedCopies(t *testing.T) {
 	}
 }
 
-// TestPlainTokens: few tokens, those that outsiders and older versions wrote, and those beyond the bound are JSON.
+// TestPlainTokens: few tokens, those that outsiders wrote, and those beyond the bound are JSON.
 func TestPlainTokens(t *testing.T) {
 	few := sampledTurn(1, 3, 4)
 	body, err := Encode(few)
@@ -149,21 +149,16 @@ func TestHostileColumns(t *testing.T) {
 		return e.EncodeAll(make([]byte, n), nil)
 	}
 	body := func(document string, numbers []uint64, frame []byte) []byte {
-		b := binary.AppendUvarint(append(bytes.Clone(packedMagic), layout1), uint64(len(document)))
+		b := binary.AppendUvarint(append(bytes.Clone(packedMagic), layout), uint64(len(document)))
 		b = append(b, document...)
 		for _, n := range numbers {
 			b = binary.AppendUvarint(b, n)
 		}
 		return append(b, frame...)
 	}
-	infinite, _ := appendBlocks(nil, append(planesOf([]uint32{1}), planesOf([]uint32{0xff000001})...)...) // -Inf, rotated
-	second := func(body []byte) []byte {
-		body[len(packedMagic)] = layout2
-		return body
-	}
 	numbers, _ := split32([]float32{float32(math.Inf(-1))})
-	joined, _ := appendBlocks(nil, append(planesOf([]uint32{1}), numbers...)...)
-	whole := body(`{"turn":1}`, []uint64{1, 0, 2, 2}, zeros(16))
+	infinite, _ := appendBlocks(nil, append(planesOf([]uint32{1}), numbers...)...)
+	whole := body(`{"turn":1}`, []uint64{1, 0, 2, 0, 0}, zeros(8))
 	if got, err := Data[TurnSampled](Event{Data: whole}); err != nil || len(got.TokenIDs) != 2 {
 		t.Fatalf("the body that is whole: %+v, %v", got, err)
 	}
@@ -171,30 +166,29 @@ func TestHostileColumns(t *testing.T) {
 		"negative":   body(`{}`, []uint64{1, 0, 9, 9, 0}, zeros(36+8+27)),
 		"with signs": body(`{}`, []uint64{1, 0, 9, 9, 1}, zeros(36+8+27+2)),
 	} {
-		if got, err := Data[TurnSampled](Event{Data: second(good)}); err != nil || len(got.Logprobs) != 9 || math.Signbit(float64(got.Logprobs[8])) != (name == "negative") {
-			t.Fatalf("layout 2, %s: %+v, %v", name, got, err)
+		if got, err := Data[TurnSampled](Event{Data: good}); err != nil || len(got.Logprobs) != 9 || math.Signbit(float64(got.Logprobs[8])) != (name == "negative") {
+			t.Fatalf("%s: %+v, %v", name, got, err)
 		}
 	}
 	for name, hostile := range map[string][]byte{
-		"a document beyond the body":   append(bytes.Clone(packedMagic), layout2, 0xff, 0xff, 3, '{', '}'),
-		"an endless length":            append(append(bytes.Clone(packedMagic), layout1), bytes.Repeat([]byte{0xff}, 20)...),
-		"no length":                    append(bytes.Clone(packedMagic), layout2),
+		"a document beyond the body":   append(bytes.Clone(packedMagic), layout, 0xff, 0xff, 3, '{', '}'),
+		"an endless length":            append(append(bytes.Clone(packedMagic), layout), bytes.Repeat([]byte{0xff}, 20)...),
+		"no length":                    append(bytes.Clone(packedMagic), layout),
 		"no layout":                    packedMagic,
-		"layout 2 in the size of 1":    second(body(`{}`, []uint64{1, 0, 9, 9, 0}, zeros(72))),
-		"layout 2, a byte fewer":       second(body(`{}`, []uint64{1, 0, 9, 9, 1}, zeros(36+8+27+1))),
-		"layout 2, unknown signs":      second(body(`{}`, []uint64{1, 0, 9, 9, 2}, zeros(36+8+27+2))),
-		"layout 2, infinite":           second(body(`{}`, []uint64{1, 0, 1, 1, 0}, joined)),
-		"a layout to come":             append(bytes.Clone(packedMagic), 3, 2, '{', '}', 0),
-		"more turns than the document": body(`{}`, []uint64{2, 0, 0, 0, 0, 0, 0}, zeros(0)),
-		"a column beyond the bound":    body(`{}`, []uint64{1, 0, 1 << 62, 0}, zeros(16)),
-		"columns beyond it together":   body(`{}`, []uint64{1, maxPacked / 2, maxPacked / 2, 1}, zeros(16)),
-		"tokens in the document":       body(`{"token_ids":[1]}`, []uint64{1, 0, 2, 2}, zeros(16)),
-		"a bomb":                       body(`{}`, []uint64{1, 0, 2, 2}, zeros(64<<20)),
-		"one byte more":                body(`{}`, []uint64{1, 0, 2, 2}, zeros(17)),
-		"one byte fewer":               body(`{}`, []uint64{1, 0, 2, 2}, zeros(15)),
-		"no frame":                     body(`{}`, []uint64{1, 0, 2, 2}, nil),
+		"four bytes for each number":   body(`{}`, []uint64{1, 0, 9, 9, 0}, zeros(72)),
+		"a byte of signs fewer":        body(`{}`, []uint64{1, 0, 9, 9, 1}, zeros(36+8+27+1)),
+		"unknown signs":                body(`{}`, []uint64{1, 0, 9, 9, 2}, zeros(36+8+27+2)),
+		"a layout to come":             append(bytes.Clone(packedMagic), 2, 2, '{', '}', 0),
+		"more turns than the document": body(`{}`, []uint64{2, 0, 0, 0, 0, 0, 0, 0}, zeros(0)),
+		"a column beyond the bound":    body(`{}`, []uint64{1, 0, 1 << 62, 0, 0}, zeros(16)),
+		"columns beyond it together":   body(`{}`, []uint64{1, maxPacked / 2, maxPacked / 2, 1, 0}, zeros(16)),
+		"tokens in the document":       body(`{"token_ids":[1]}`, []uint64{1, 0, 2, 0, 0}, zeros(8)),
+		"a bomb":                       body(`{}`, []uint64{1, 0, 2, 0, 0}, zeros(64<<20)),
+		"one byte more":                body(`{}`, []uint64{1, 0, 2, 0, 0}, zeros(9)),
+		"one byte fewer":               body(`{}`, []uint64{1, 0, 2, 0, 0}, zeros(7)),
+		"no frame":                     body(`{}`, []uint64{1, 0, 2, 0, 0}, nil),
 		"rubbish behind the frame":     append(bytes.Clone(whole), 1, 2, 3, 4, 5),
-		"an infinite log-probability":  body(`{}`, []uint64{1, 0, 1, 1}, infinite),
+		"an infinite log-probability":  body(`{}`, []uint64{1, 0, 1, 1, 0}, infinite),
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -268,23 +262,19 @@ func BenchmarkTokens(b *testing.B) {
 	}
 }
 
-// TestRecordedColumns: packed bodies of both layouts are read for ever, by the Python client too, whose test reads the same files.
+// TestRecordedColumns: a packed body is read as the Python client reads it, whose test has the same file.
 func TestRecordedColumns(t *testing.T) {
-	for _, name := range []string{"turn.packed", "turn2.packed"} {
-		t.Run(name, func(t *testing.T) {
-			body, err := os.ReadFile("testdata/" + name)
-			text, err2 := os.ReadFile("testdata/turn.json")
-			if err := errors.Join(err, err2); err != nil {
-				t.Fatal(err)
-			}
-			got, err := Event{Type: TurnSampledType, Data: body}.JSON()
-			if err != nil || !bytes.Equal(got, bytes.TrimSpace(text)) {
-				t.Errorf("it reads %s (%v)", got, err)
-			}
-			var turn TurnSampled
-			if err := json.Unmarshal(text, &turn); err != nil || !reflect.DeepEqual(turn, sampledTurn(5, 40, 60)) {
-				t.Errorf("the file holds %+v (%v)", turn, err)
-			}
-		})
+	body, err := os.ReadFile("testdata/turn.packed")
+	text, err2 := os.ReadFile("testdata/turn.json")
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Event{Type: TurnSampledType, Data: body}.JSON()
+	if err != nil || !bytes.Equal(got, bytes.TrimSpace(text)) {
+		t.Errorf("it reads %s (%v)", got, err)
+	}
+	var turn TurnSampled
+	if err := json.Unmarshal(text, &turn); err != nil || !reflect.DeepEqual(turn, sampledTurn(5, 40, 60)) {
+		t.Errorf("the file holds %+v (%v)", turn, err)
 	}
 }

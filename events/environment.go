@@ -20,9 +20,8 @@ type RolloutRated struct {
 
 // Bounds of what an environment says at once.
 const (
-	MaxObservations = 64      // messages
-	MaxObserved     = 1 << 20 // bytes of all messages together
-	MaxState        = 1 << 20 // bytes
+	MaxObserved = 1 << 20 // bytes of all messages together
+	MaxState    = 1 << 20 // bytes
 )
 
 // RolloutObserved is what the run's environment says: its opening, or its answer to a turn. Each turn of such a rollout has one, also the last.

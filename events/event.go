@@ -39,7 +39,7 @@ type Event struct {
 	// Expires is after what time the server removes the event, at least a second; 0 is never. It is no part of the recorded event. Only an event of
 	// the catalogue that is alone on its chain may expire: no link may be missing behind another one.
 	Expires time.Duration
-	// version is the data version of Data where it is not the current one.
+	// version is the data version of Data where that is a later one than this program writes; else 0.
 	version int
 }
 

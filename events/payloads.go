@@ -172,10 +172,14 @@ type TurnSampled struct {
 	Turn int `json:"turn" jsonschema:"minimum=0"` // from 0
 	// Prompt and After are set of external rollouts, whose prompts do not follow from the task: what the turn was asked with, all of
 	// it, or behind the conversation that ended with turn After. Turns form a tree: a harness may go back, or try twice.
-	Prompt    []PromptMessage `json:"prompt,omitempty"`
-	After     *int            `json:"after,omitempty" jsonschema:"minimum=0"`
-	Content   string          `json:"content,omitempty"`
-	ToolCalls []ToolCall      `json:"tool_calls,omitempty"`
+	Prompt []PromptMessage `json:"prompt,omitempty"`
+	After  *int            `json:"after,omitempty" jsonschema:"minimum=0"`
+	// RequestDigest names what the run's agent asked: conversation, tools and settings, without what
+	// differs where an agent is started anew. Its request is known by it then. Other rollouts have
+	// none.
+	RequestDigest string     `json:"request_digest,omitempty" jsonschema:"maxLength=64"`
+	Content       string     `json:"content,omitempty"`
+	ToolCalls     []ToolCall `json:"tool_calls,omitempty"`
 	// Reasoning is absent where the server gives none, or leaves it in Content.
 	Reasoning *Reasoning `json:"reasoning,omitempty"`
 	// PromptDelta holds the prompt tokens since the end of the last turn, or the whole prompt when NewSegment is set.
@@ -185,8 +189,11 @@ type TurnSampled struct {
 	Logprobs []float32 `json:"logprobs,omitempty"`
 	// NewSegment: the prompt did not extend the last one exactly, so a new training sample begins here.
 	NewSegment bool `json:"new_segment,omitempty"`
-	// SegmentCause is what the prompt did not repeat of the segment that it continues; absent where it continues none, and where the rollout ran elsewhere.
-	SegmentCause string `json:"segment_cause,omitempty" jsonschema:"enum=thoughts,enum=drift,enum=history,enum=summary"`
+	// SegmentCause is why a new segment begins, one of the Cause constants; absent of the first one, and where nobody recorded it.
+	SegmentCause string `json:"segment_cause,omitempty" jsonschema:"enum=thoughts,enum=drift,enum=history,enum=summary,enum=tools,enum=system,enum=rewritten,enum=compacted,enum=sibling,enum=unrelated"`
+	// Root is the digest of what stands in a harness's prompt beside its messages: the tools that it offered, in their order, and what it told the chat template.
+	// Absent where that was nothing.
+	Root string `json:"root,omitempty" jsonschema:"maxLength=64"`
 	// Summary is set of a turn in which the model summed its work up, as the context was full: the next turn's prompt has Content in place of
 	// everything that was said before. Rollouts that ran elsewhere have none.
 	Summary *Summary `json:"summary,omitempty"`
@@ -213,16 +220,18 @@ type TurnSampled struct {
 	PolicyVersion int64         `json:"policy_version"`
 	VersionSpans  []VersionSpan `json:"version_spans,omitempty" jsonschema:"maxItems=256"`
 	// FinishReason is why the turn ended, one of the Finish constants, and FinishWord the server's own word, where that says more.
-	FinishReason     string    `json:"finish_reason"`
-	FinishWord       string    `json:"finish_word,omitempty" jsonschema:"maxLength=64"`
-	PromptTokens     int       `json:"prompt_tokens"`
-	CompletionTokens int       `json:"completion_tokens"`
-	StartedAt        time.Time `json:"started_at"`
+	FinishReason     string `json:"finish_reason"`
+	FinishWord       string `json:"finish_word,omitempty" jsonschema:"maxLength=64"`
+	PromptTokens     int    `json:"prompt_tokens"`
+	CompletionTokens int    `json:"completion_tokens"`
+	// TokensEstimated: the server counted no tokens of the prompt, or none of the answer. These are then one for each BytesPerToken bytes of text.
+	TokensEstimated bool      `json:"tokens_estimated,omitempty"`
+	StartedAt       time.Time `json:"started_at"`
 	// LatencyMS is how long the request took that was answered. Waiting for a slot, and tries that failed, are not in it.
 	LatencyMS float64 `json:"latency_ms"`
 }
 
-// What TurnSampled.Lacks may name.
+// TurnSampled.Lacks may name these, and token columns: those that the run asks for and the answer lacks for some of its tokens.
 const (
 	LackPromptIDs = "prompt_token_ids"
 	LackIDs       = "token_ids"
@@ -235,10 +244,6 @@ const (
 	LackVersions = "weight_versions"
 	// LackAgreement: token ids, log-probabilities and usage contradict each other.
 	LackAgreement = "agreeing_tokens"
-	// The names of token columns that the run asks for and the answer does not have, or not for each of its tokens.
-	LackRoutedExperts = runfile.ColumnRoutedExperts
-	LackTopLogprobs   = runfile.ColumnTopLogprobs
-	LackSamplingMask  = runfile.ColumnSamplingMask
 )
 
 // ToolResult is what one call of a turn answered.
@@ -302,6 +307,8 @@ const (
 	StopTimeout   = "timeout"        // the agent has used up its own time, or that of the run for its tools
 	StopFiltered  = "filtered"       // a filter cut the last turn for what it says, or refuses the next prompt for what it holds
 	StopRefused   = "refused"        // the server refuses the next prompt, in words that nobody knows: not trained on
+	StopExit      = "agent_exit"     // the run's agent ended with another code than 0
+	StopOutput    = "output"         // the run's agent wrote too much to its standard output and error
 	StopUnread    = "unread_call"    // the last turn has a call that the server did not read: not trained on
 	StopUnknown   = "unknown_finish" // nobody knows why the last turn ended: not trained on
 )
@@ -381,6 +388,8 @@ const (
 	ClassRefused = "refused"
 	// ClassUnknownFinish: the server ended a turn without a word, or with one that nobody knows.
 	ClassUnknownFinish = "unknown_finish"
+	// ClassAgent: the run's agent ended before it had an answer of its model, so that there is nothing to score.
+	ClassAgent = "agent"
 	// ClassWorker is what a user's worker says of itself.
 	ClassWorker = "worker"
 )
@@ -398,6 +407,9 @@ type RolloutRetried struct {
 	Class   string `json:"class"`
 	Message string `json:"message,omitempty"`
 	Try     int    `json:"try"` // from 1
+	// Behind is set where the run's agent is started anew behind as many recorded turns, which are
+	// answers to its requests now. It costs none of limits.tries, and one of limits.agent_restarts.
+	Behind int `json:"behind,omitempty" jsonschema:"minimum=0"`
 }
 
 // RolloutInvalidated flags a rollout whose data must not be used; it is a flag on top of its outcome.

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"encoding/json"
 	"strings"
 
 	"github.com/rondo-rl/rondo/events/runfile"
@@ -91,13 +92,13 @@ type CaptureRecorded struct {
 	Entry string `json:"entry" jsonschema:"minLength=2,maxLength=67108864"`
 }
 
-// CaptureEntry is what Rondo checks of a record. SampledLogs are the natural log-probabilities of the sampled tokens.
+// CaptureEntry is what Rondo checks of a record. SampledLogs are the natural log-probabilities of the sampled tokens. JSON is looser than these are: a decoder takes null for the id 0.
 type CaptureEntry struct {
-	Rollout     string    `json:"rollout_id"`
-	Call        string    `json:"model_call_id"`
-	PromptIDs   []int32   `json:"prompt_token_ids"`
-	SampledIDs  []int32   `json:"generation_token_ids"`
-	SampledLogs []float64 `json:"generation_log_probs"`
+	Rollout     string          `json:"rollout_id"`
+	Call        string          `json:"model_call_id"`
+	PromptIDs   json.RawMessage `json:"prompt_token_ids"`
+	SampledIDs  json.RawMessage `json:"generation_token_ids"`
+	SampledLogs []*float32      `json:"generation_log_probs"`
 }
 
 // CaptureIncomplete says that a call of the rollout is not recorded and never will be: the rollout must not be trained on.

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -11,6 +12,9 @@ type BatchReady struct {
 	Rollouts []string `json:"rollouts"` // in the order of the files' rows; only members that are trained on
 	// Masked says of each scored member of the groups that is not trained on why.
 	Masked map[string]string `json:"masked,omitempty"`
+	// LeftOut says of each sample of a rollout that is trained on why the files do not have it, by ROLLOUT/INDEX among those of its trajectory: none of its tokens
+	// is trained on. The indexes in the files count the others.
+	LeftOut map[string]string `json:"left_out,omitempty"`
 	// Files holds one file for each data-parallel rank.
 	Files        []storage.Ref `json:"files,omitempty"`
 	MicroBatches int           `json:"micro_batches,omitempty"` // of each rank
@@ -101,6 +105,16 @@ type CapacityMeasured struct {
 	Turns int `json:"turns" jsonschema:"minimum=1,maximum=100000"`
 	// Servers are what that follows from, by the addresses in the run's configuration.
 	Servers []ServerCapacity `json:"servers,omitempty"`
+}
+
+// Unmeasured are the servers that say nothing of their load, so that their number of turns is assumed. The endpoint of the built-in policy is none of them: it has no load to speak of.
+func (m CapacityMeasured) Unmeasured() (urls []string) {
+	for _, s := range m.Servers {
+		if !s.Measured && s.URL != runfile.BuiltinEndpoint {
+			urls = append(urls, s.URL)
+		}
+	}
+	return urls
 }
 
 // ServerCapacity is what a generator has found of one server.

@@ -159,6 +159,8 @@ type Clock struct {
 	Moved time.Time `json:"moved,omitzero"`
 	// Waits are the times since then in which it has waited for the end of an outage, in their order. None touches another.
 	Waits []Span `json:"waits,omitempty"`
+	// Agent: an agent of the run's own has the rollout. It may wait for a tool runner, and between its turns for its model.
+	Agent bool `json:"agent,omitempty"`
 	// Waited is how long an outsider's has waited for that before: its deadline is behind all of it.
 	Waited time.Duration `json:"waited,omitempty"`
 }
@@ -228,6 +230,8 @@ func (c *Clock) Move(e Event, used time.Duration) {
 	}
 	if External(e.Entity) {
 		c.Waited += c.waited(e.Time)
+	} else if e.Type == WorkspaceCalledType {
+		c.Agent = true
 	}
 	c.Used, c.Moved, c.Waits = c.Used+used, e.Time, nil
 }
@@ -250,6 +254,9 @@ func (c Clock) Due(id string, deadline time.Time, stage string, limits runfile.L
 	left := time.Duration(limits.Timeout)
 	if stage != StageScorer {
 		left = max(0, left-c.Used)
+	}
+	if stage != StageScorer && c.Agent { // the tool runner ends it when its own time is over, which the log does not have
+		left += time.Duration(limits.Timeout)
 	}
 	if due := c.Moved.Add(left + waited); due.After(deadline) {
 		return due

@@ -24,12 +24,6 @@ type IndexState struct {
 	Secrets map[string]int `json:"secrets,omitempty"`
 }
 
-// RepoRegistered names a repository. The updater that was given its folder and key indexes it; any other is brought by who holds them.
-type RepoRegistered struct {
-	// Space is where its index will lie, "" where only the updater knows.
-	Space string `json:"space,omitempty" jsonschema:"pattern=^([0-9a-f]{32})?$"`
-}
-
 // RepoChanged says that a repository is not what it was. With Index, whoever states it has brought the store up to date; without, the
 // updater that has the folder looks.
 type RepoChanged struct {

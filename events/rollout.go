@@ -40,6 +40,8 @@ type Rollout struct {
 	Clock    Clock
 	// Tries counts the failed tries since the last progress.
 	Tries int
+	// Restarts counts how often the run's agent was started anew behind recorded turns.
+	Restarts int
 	// Tail is the sequence of the last link.
 	Tail uint64
 	// toolTime is what the tools of its own turns took, the first toolsTimed turns.
@@ -133,13 +135,24 @@ func (r *Rollout) apply(e Event) error {
 	case RolloutFailedType:
 		r.Failed, err = data[RolloutFailed](e)
 	case RolloutRetriedType:
-		r.Tries++
+		err = r.retried(e)
 	}
 	if r.Progress.Apply(e) {
 		r.Tries = 0
 		r.Clock.Move(e, used)
 	}
 	r.Tail = e.Seq
+	return err
+}
+
+func (r *Rollout) retried(e Event) error {
+	retried, err := Data[RolloutRetried](e)
+	if retried.Behind == 0 {
+		r.Tries++
+		return err
+	}
+	r.Restarts++
+	r.Clock.Move(e, 0)
 	return err
 }
 
@@ -179,14 +192,17 @@ func (r *Rollout) LastTools() *ToolsCompleted {
 	return nil
 }
 
-// WorkspaceAfter is the change against the snapshot with which a turn left the workspace, nil for none. Of outsiders' rollouts only the end is
-// known.
+// Elsewhere reports whether a harness or an agent makes the rollout, and not Rondo's own loop.
+func (r *Rollout) Elsewhere() bool { return External(r.ID) || len(r.Calls) > 0 }
+
+// WorkspaceAfter is the change against the snapshot with which a turn left the workspace, nil for none. Of outsiders' and agents' rollouts only the end
+// is known.
 func (r *Rollout) WorkspaceAfter(turn int) (*storage.Ref, error) {
 	last := r.LastTurn()
 	switch {
-	case External(r.ID):
-		if r.Finished == nil || turn != r.Finished.Turns-1 {
-			return nil, fmt.Errorf("rollout %s ran elsewhere: only how its workspace was at its end is known", r.ID)
+	case r.Elsewhere():
+		if r.Finished == nil || turn != r.End() {
+			return nil, fmt.Errorf("rollout %s ran elsewhere, or is an agent's: only how its workspace was at its end is known", r.ID)
 		}
 		return r.Finished.Workspace, nil
 	case last == nil:
@@ -199,13 +215,22 @@ func (r *Rollout) WorkspaceAfter(turn int) (*storage.Ref, error) {
 	return r.leftBy(turn), nil
 }
 
+// End is the last turn of a finished episode that ran elsewhere, or was an agent's: of those that are
+// not left behind.
+func (r *Rollout) End() int {
+	if taken := r.Taken(); len(taken) < len(r.Turns) && len(taken) > 0 {
+		return taken[len(taken)-1].Turn
+	}
+	return r.Finished.Turns - 1
+}
+
 // Fork is what a rollout begins with that goes on behind one of this one's turns. A turn whose tools have not answered, or that ended the
 // rollout, leaves nothing to go on with.
 func (r *Rollout) Fork(turn int, limits runfile.Limits) (RolloutCopied, error) {
 	var c RolloutCopied
 	switch {
-	case External(r.ID):
-		return c, fmt.Errorf("rollout %s ran elsewhere: only what Rondo's own tool runners did can be forked", r.ID)
+	case r.Elsewhere():
+		return c, fmt.Errorf("rollout %s ran elsewhere, or is an agent's: only what Rondo's own loop did can be forked", r.ID)
 	case len(r.Observed) > 0:
 		return c, fmt.Errorf("rollout %s is in an environment, which cannot be forked", r.ID)
 	case turn < 0 || turn >= len(r.Turns):
@@ -271,6 +296,14 @@ func (r *Rollout) Retry(limits runfile.Limits, stage, class string, cause error)
 	return e, false, err
 }
 
+// Restart makes the fact that the run's agent is started anew behind the recorded turns, because of a
+// loss that is the machine's.
+func (r *Rollout) Restart(class string, cause error) (Event, error) {
+	n := r.Restarts + 1
+	return r.Next(RolloutRetriedType, fmt.Sprintf("agent-%d", n), RolloutRetried{Stage: StageTools, Class: class,
+		Message: clip(wording.Plain(cause).Error()), Try: n, Behind: len(r.Turns)})
+}
+
 // progress grows with every turn, with every answered call of a harness, and with every end and verdict of a step, so that tries are told apart.
 func (r *Rollout) progress() int {
 	n := len(r.Turns) + 2*len(r.Steps) + len(r.Answers)
@@ -280,8 +313,9 @@ func (r *Rollout) progress() int {
 	return n
 }
 
-// clip keeps error texts that quote foreign output at a bounded size.
+// clip keeps error texts that quote foreign output at a bounded size, and free of this process's credentials.
 func clip(s string) string {
+	s = wording.Clean(s)
 	const most = 2000
 	if len(s) > most {
 		return strings.ToValidUTF8(s[:most], "") + "…"

@@ -2,13 +2,25 @@ package events
 
 import "strings"
 
-// Why a new segment begins: what of the known tokens the prompt does not repeat.
+// Why a new segment begins: what of the known tokens the prompt does not repeat, or, of a rollout whose prompts a harness makes, what it did with the conversation.
 const (
 	CauseThoughts = "thoughts" // those of a turn's thoughts: the chat template leaves them out
 	CauseDrift    = "drift"    // those that a turn sampled: its answer is rendered, or cut into tokens, in another way
 	CauseHistory  = "history"  // those of an earlier prompt
 	CauseSummary  = "summary"  // anything: a summary stands in place of what was said
+
+	CauseTools     = "tools"     // it goes on with other tools, or tells the chat template something else
+	CauseSystem    = "system"    // its first words are those of an earlier conversation, behind other words of the system
+	CauseRewritten = "rewritten" // it changed what was said before, or left a part out
+	// CauseCompacted: the tools and the system's words are those of an earlier conversation, the rest is shorter than that one, and no answer of it
+	// begins the rest. Harnesses that sum their history up do so, and so do agents that begin a second subagent of one kind.
+	CauseCompacted    = "compacted"
+	CauseSibling      = "sibling"   // another turn went on from the same place before
+	CauseConversation = "unrelated" // it began another conversation, as of a subagent or for a title
 )
+
+// SegmentCauses are all of them.
+var SegmentCauses = []string{CauseThoughts, CauseDrift, CauseHistory, CauseSummary, CauseTools, CauseSystem, CauseRewritten, CauseCompacted, CauseSibling, CauseConversation}
 
 // Thought reports whether a turn holds thoughts, which templates may leave out of later prompts.
 func (t *TurnSampled) Thought() bool {

@@ -16,8 +16,44 @@ func AddTokens(a, b int64) int64 {
 	return a + b
 }
 
-// Used are the tokens of the turn, those of its prompt and those that it sampled.
+// BytesPerToken is the estimate that stands for a count of tokens that nobody gives: of code and prose a token has three to five bytes.
+const BytesPerToken = 4
+
+// EstimatedTokens are those of so many bytes of text, by BytesPerToken.
+func EstimatedTokens(bytes int) int { return (bytes + BytesPerToken - 1) / BytesPerToken }
+
+// Estimate counts the tokens of a turn whose server did not, by the bytes of what it was asked.
+func (t *TurnSampled) Estimate(asked int) {
+	if t.PromptTokens == 0 && asked > 0 {
+		t.PromptTokens, t.TokensEstimated = EstimatedTokens(asked), true
+	}
+	if said := t.saidBytes(); t.CompletionTokens == 0 && said > 0 {
+		t.CompletionTokens, t.TokensEstimated = EstimatedTokens(said), true
+	}
+}
+
+func (t *TurnSampled) saidBytes() int {
+	n := len(t.Content)
+	if t.Reasoning != nil {
+		n += len(t.Reasoning.Text)
+	}
+	for _, c := range t.ToolCalls {
+		n += len(c.Name) + len(c.Arguments)
+	}
+	return n
+}
+
+// Used are the tokens of the turn, those of its prompt and those that it sampled. Of one that ran elsewhere and counts none they are those of its own text, estimated, so that no bound is
+// passed by leaving counts out.
 func (t TurnSampled) Used() int {
+	if t.PromptTokens <= 0 && t.CompletionTokens <= 0 {
+		asked := BytesPerToken * len(t.PromptDelta)
+		for _, m := range t.Prompt {
+			asked += len(m.Content)
+		}
+		t.Estimate(asked)
+		t.CompletionTokens = max(t.CompletionTokens, len(t.TokenIDs))
+	}
 	return int(min(AddTokens(int64(t.PromptTokens), int64(t.CompletionTokens)), math.MaxInt))
 }
 

@@ -119,10 +119,16 @@ func (f RolloutFinished) OnlyConstrained() bool {
 	return f.Constrained > 0 && f.Constrained >= f.Sampled
 }
 
+// Unsampled reports whether the model sampled not a single token that could be trained on, though its server gives tokens.
+func (f RolloutFinished) Unsampled() bool { return !f.TextOnly && f.Sampled == 0 }
+
 // Untold reports whether a rollout stopped for what may be the server's doing, so that its reward is not the model's: it is not trained on.
 func Untold(stopReason string) bool {
 	return stopReason == StopUnread || stopReason == StopUnknown || stopReason == StopRefused
 }
+
+// Asked reports whether a harness or an agent has asked for the turn, with messages of its own.
+func (t *TurnSampled) Asked() bool { return t.After != nil || len(t.Prompt) > 0 }
 
 // Stopped is why a rollout stopped with the turn, as far as the turn tells.
 func (t *TurnSampled) Stopped() string {

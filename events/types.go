@@ -64,9 +64,8 @@ const (
 
 	StageWaitedType Type = "stage.waited"
 
-	RepoRegisteredType Type = "repo.registered"
-	RepoChangedType    Type = "repo.changed"
-	IndexUpdatedType   Type = "repo.index_updated"
+	RepoChangedType  Type = "repo.changed"
+	IndexUpdatedType Type = "repo.index_updated"
 
 	DeadLetteredType  Type = "log.dead_lettered"
 	SegmentSealedType Type = "log.segment_sealed"
@@ -81,7 +80,7 @@ func (t Type) Kind() string { kind, _, _ := strings.Cut(string(t), "."); return 
 func (t Type) Name() string { _, name, _ := strings.Cut(string(t), "."); return name }
 
 // CloudEvent is the ce-type attribute, which carries the major version of the payload.
-func (t Type) CloudEvent() string { return cloudEvent(t, t.DataVersion()) }
+func (t Type) CloudEvent() string { return cloudEvent(t, dataVersion) }
 
 // definition describes a type once for the codec, the intake and the schemas.
 type definition struct {
@@ -92,14 +91,25 @@ type definition struct {
 	external bool
 	// routed: the subject ends in a route.
 	routed bool
+	// place is where facts of the type stand; in runs alone, unless it says otherwise.
+	place place
 }
+
+// place is where facts stand.
+type place int
+
+const (
+	inRuns place = iota
+	inCatalogue
+	inBoth
+)
 
 // Definitions are the event types with their payloads and the rules about who may append them.
 var Definitions = map[Type]definition{
-	RunOpenedType:  {payload: payload[RunOpened], Outside: true},
+	RunOpenedType:  {payload: payload[RunOpened], Outside: true, place: inBoth},
 	RunPausedType:  {payload: payload[RunPaused], Outside: true},
 	RunResumedType: {payload: payload[RunResumed], Outside: true},
-	RunClosedType:  {payload: payload[RunClosed], Outside: true},
+	RunClosedType:  {payload: payload[RunClosed], Outside: true, place: inBoth},
 
 	GroupOpenedType:    {payload: payload[GroupOpened], Outside: true, external: true},
 	GroupCompletedType: {payload: payload[GroupCompleted]},
@@ -138,24 +148,23 @@ var Definitions = map[Type]definition{
 	BatchCheckpointedType: {payload: payload[BatchCheckpointed], Outside: true},
 	BatchRewoundType:      {payload: payload[BatchRewound], Outside: true},
 
-	WeightsSubmittedType: {payload: payload[WeightsSubmitted], Outside: true},
-	WeightsPublishedType: {payload: payload[WeightsPublished]},
-	WeightsRejectedType:  {payload: payload[WeightsRejected]},
-	WeightsActivatedType: {payload: payload[WeightsActivated], Outside: true},
-	WeightsPromotedType:  {payload: payload[WeightsPromoted], Outside: true},
-	WeightsJudgedType:    {payload: payload[WeightsJudged], Outside: true},
+	WeightsSubmittedType: {payload: payload[WeightsSubmitted], Outside: true, place: inCatalogue},
+	WeightsPublishedType: {payload: payload[WeightsPublished], place: inBoth},
+	WeightsRejectedType:  {payload: payload[WeightsRejected], place: inCatalogue},
+	WeightsActivatedType: {payload: payload[WeightsActivated], Outside: true, place: inCatalogue},
+	WeightsPromotedType:  {payload: payload[WeightsPromoted], Outside: true, place: inCatalogue},
+	WeightsJudgedType:    {payload: payload[WeightsJudged], Outside: true, place: inCatalogue},
 
 	CapacityMeasuredType: {payload: payload[CapacityMeasured]},
 
 	StageWaitedType: {payload: payload[StageWaited]},
 
-	RepoRegisteredType: {payload: payload[RepoRegistered], Outside: true},
-	RepoChangedType:    {payload: payload[RepoChanged], Outside: true},
-	IndexUpdatedType:   {payload: payload[IndexUpdated]},
+	RepoChangedType:  {payload: payload[RepoChanged], Outside: true, place: inCatalogue},
+	IndexUpdatedType: {payload: payload[IndexUpdated], place: inBoth},
 
-	DeadLetteredType:  {payload: payload[DeadLettered]},
-	SegmentSealedType: {payload: payload[SegmentSealed]},
-	LogForgottenType:  {payload: payload[LogForgotten]},
+	DeadLetteredType:  {payload: payload[DeadLettered], place: inCatalogue},
+	SegmentSealedType: {payload: payload[SegmentSealed], place: inCatalogue},
+	LogForgottenType:  {payload: payload[LogForgotten], place: inCatalogue},
 	LogPurgedType:     {payload: payload[LogPurged]},
 }
 
@@ -189,15 +198,8 @@ func Payload(t Type) any {
 
 // Place says where facts of a type stand: in runs, in the catalogue, or in both.
 func (t Type) Place() (runs, catalogue bool) {
-	switch {
-	case t == RunOpenedType || t == RunClosedType || t == WeightsPublishedType || t == IndexUpdatedType:
-		return true, true
-	case t == LogPurgedType:
-		return true, false
-	case t.Kind() == WeightsPublishedType.Kind() || t.Kind() == IndexUpdatedType.Kind() || t.Kind() == DeadLetteredType.Kind():
-		return false, true
-	}
-	return true, false
+	place := Definitions[t].place
+	return place != inCatalogue, place != inRuns
 }
 
 // CatalogueOnly reports whether facts of the type are in no run.

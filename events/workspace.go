@@ -2,6 +2,8 @@ package events
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -18,7 +20,12 @@ const (
 	WorkspaceExec  = "exec"
 	WorkspaceRead  = "read"
 	WorkspaceWrite = "write"
+	// WorkspaceAgent starts the run's agent. The generator states it, once in a rollout; no outsider may.
+	WorkspaceAgent = "agent"
 )
+
+// AgentCall is the ordinal of the call that starts a rollout's agent.
+const AgentCall = "agent"
 
 // Bounds of a harness's calls. Contents are bytes of a file, or a command's input.
 const (
@@ -29,7 +36,7 @@ const (
 
 // WorkspaceCalled asks for something to be done in the workspace of a harness's rollout. The ordinal of the event is the key by which the harness knows the call.
 type WorkspaceCalled struct {
-	Op string `json:"op" jsonschema:"enum=exec,enum=read,enum=write"`
+	Op string `json:"op" jsonschema:"enum=exec,enum=read,enum=write,enum=agent"`
 	// Command runs with Env beside the sandbox's own environment, in Dir, with Stdin as its input, for at most TimeoutMS; 0 is the sandbox's limit.
 	Command   []string          `json:"command,omitempty" jsonschema:"maxItems=1024"`
 	Dir       string            `json:"dir,omitempty" jsonschema:"maxLength=4096"`
@@ -66,7 +73,33 @@ type WorkspaceAnswered struct {
 	Redacted   map[string]int `json:"redacted,omitempty"`
 	Lost       string         `json:"lost,omitempty"`
 	Network    *NetworkUse    `json:"network,omitempty"`
+	// Agent is how the run's agent ended.
+	Agent *AgentEnded `json:"agent,omitempty"`
 }
+
+// AgentEnded is how an agent's program ended, and what follows from it.
+type AgentEnded struct {
+	// StopReason is why the episode ended; "" where the rollout has failed, for Why, with Class.
+	StopReason string `json:"stop_reason,omitempty"`
+	Class      string `json:"class,omitempty"`
+	Why        string `json:"why,omitempty"`
+	// Requests are those that it made of its model, Refused those of them that were refused, the last one with LastRefusal.
+	Requests    int    `json:"requests"`
+	Refused     int    `json:"refused,omitempty"`
+	LastRefusal string `json:"last_refusal,omitempty"`
+	// WaitedMS is how long it waited for answers, in milliseconds. While several are waited for beside each other the time counts once.
+	WaitedMS float64 `json:"waited_ms,omitempty"`
+	// Leftovers are the processes that it left running, which were killed.
+	Leftovers int `json:"leftovers,omitempty"`
+	// Recalled counts the turns that were sampled for the agent before it was started anew, and that
+	// it has asked for again. Left are those that it has not: they are no part of the episode, and
+	// nothing is trained on them.
+	Recalled int   `json:"recalled,omitempty" jsonschema:"minimum=0"`
+	Left     []int `json:"left,omitempty" jsonschema:"maxItems=1000000"`
+}
+
+// ErrElsewhere says that the log has turns of a rollout which this agent of it has not asked for.
+var ErrElsewhere = errors.New("its rollout has turns of an agent on another tool runner")
 
 // Content is some bytes: a short text, or an object.
 type Content struct {
@@ -132,6 +165,30 @@ func (r *Rollout) CallRoute(pool string, needs runfile.Needs) string {
 		return runfile.RunnerRoute(r.Answers[n-1].Runner, needs)
 	}
 	return runfile.PoolRoute(pool, needs)
+}
+
+// AgentEnded is how the rollout's agent ended, nil before that and of rollouts without one.
+func (r *Rollout) AgentEnded() *AgentEnded {
+	if len(r.Answers) == 0 {
+		return nil
+	}
+	return r.Answers[len(r.Answers)-1].Agent
+}
+
+// Left reports whether an agent that was started anew did not come to a turn: the turn is no part of
+// the episode. It follows from how the agent ended.
+func (r *Rollout) Left(turn int) bool {
+	ended := r.AgentEnded()
+	return ended != nil && slices.Contains(ended.Left, turn)
+}
+
+// Taken are the turns of the episode: all but those that are left behind.
+func (r *Rollout) Taken() []TurnSampled {
+	ended := r.AgentEnded()
+	if ended == nil || len(ended.Left) == 0 {
+		return r.Turns
+	}
+	return slices.DeleteFunc(slices.Clone(r.Turns), func(t TurnSampled) bool { return r.Left(t.Turn) })
 }
 
 func (r *Rollout) called(e Event) error {

@@ -12,6 +12,29 @@ import (
 // behind the conversation that ended with turn after, or with nothing before them where after is -1.
 type turnShape struct{ after, prompt int }
 
+// leftBehind is the prompt of a turn that an agent has left behind when it was started anew: it is in no conversation.
+const leftBehind = -1
+
+// leave takes turns out that an agent has left behind. A turn that went on behind one of them takes its messages over.
+func leave(turns []turnShape, left []int) []turnShape {
+	if len(left) == 0 {
+		return turns
+	}
+	kept := slices.Clone(turns)
+	for _, i := range left {
+		if i >= 0 && i < len(kept) {
+			kept[i] = turnShape{-1, leftBehind}
+		}
+	}
+	for i := range kept {
+		at := &kept[i]
+		for at.prompt != leftBehind && at.after >= 0 && at.after < i && kept[at.after].prompt == leftBehind {
+			at.prompt, at.after = at.prompt+1+turns[at.after].prompt, turns[at.after].after
+		}
+	}
+	return kept
+}
+
 func shapeOf(turn events.TurnSampled) turnShape {
 	s := turnShape{after: -1, prompt: len(turn.Prompt)}
 	if turn.After != nil {
@@ -46,7 +69,7 @@ func branches(t *storage.Trajectory, turns []turnShape) ([]branch, error) {
 	var all []branch
 	written := make([]bool, len(turns))
 	for leaf := range turns {
-		if continued[leaf] {
+		if continued[leaf] || turns[leaf].prompt == leftBehind {
 			continue
 		}
 		var path []int
@@ -72,6 +95,10 @@ func blocksOf(t *storage.Trajectory, turns []turnShape) ([][]storage.Message, er
 	rest := t.Messages
 	for i, turn := range turns {
 		n := turn.prompt
+		if n == leftBehind {
+			blocks = append(blocks, nil)
+			continue
+		}
 		if n < len(rest) && rest[n].Role == events.RolePrompt {
 			n++
 		}

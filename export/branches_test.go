@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,6 +74,28 @@ func TestBranches(t *testing.T) {
 	tree.Rollout, tree.Messages = "g000001-0", tree.Messages[:7]
 	if found, err := branches(tree, nil); err != nil || len(found) != 1 || len(found[0].messages) != len(tree.Messages) {
 		t.Errorf("a rollout of the generator: %s, %v", spelledBranches(found), err)
+	}
+}
+
+// TestBranchesWithoutTurnsLeftBehind: turns that an agent has left behind are in no conversation. One that goes on behind such a turn has its
+// words, as its file says.
+func TestBranchesWithoutTurnsLeftBehind(t *testing.T) {
+	tree, shapes := branched("r", "g000001-0")
+	tree.Messages = slices.Delete(slices.Clone(tree.Messages), 2, 4) // turn 1
+	found, err := branches(tree, leave(shapes, []int{1}))
+	want := "2+0: mend it, first, no, so, third; 3+0: mend it, in short, fourth"
+	if got := spelledBranches(found); err != nil || got != want {
+		t.Errorf("%v:\n got %s\nwant %s", err, got, want)
+	}
+	if _, err := branches(tree, shapes); err == nil {
+		t.Error("a file without the turn, and a log that does not say why")
+	}
+	tree, shapes = branched("r", "g000001-0")
+	tree.Messages = slices.Concat(tree.Messages[:4:4], tree.Messages[7:])
+	tree.Messages[1].Role = "assistant" // turn 0 is left, and its answer is a word of turn 1's prompt
+	found, err = branches(tree, leave(shapes, []int{0, 2}))
+	if got, want := spelledBranches(found), "1+0: mend it, first, go on, second; 3+0: mend it, in short, fourth"; err != nil || got != want {
+		t.Errorf("%v:\n got %s\nwant %s", err, got, want)
 	}
 }
 

@@ -5,22 +5,22 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/ledger"
 	"github.com/rondo-rl/rondo/storage"
 )
 
 // Rollout is an episode that has a trajectory file, with what its run made of it.
 type Rollout struct {
-	Rollout    string         `json:"rollout"`
-	Task       string         `json:"task"`
-	Outcome    ledger.Outcome `json:"outcome"` // for the first feed
-	Reward     *float64       `json:"reward,omitempty"`
-	Turns      int            `json:"turns"`
-	Tokens     int            `json:"tokens"`
-	StopReason string         `json:"stop_reason"`
-	File       storage.Ref    `json:"file"`
+	Rollout    string        `json:"rollout"`
+	Task       string        `json:"task"`
+	Outcome    books.Outcome `json:"outcome"` // for the first feed
+	Reward     *float64      `json:"reward,omitempty"`
+	Turns      int           `json:"turns"`
+	Tokens     int           `json:"tokens"`
+	StopReason string        `json:"stop_reason"`
+	File       storage.Ref   `json:"file"`
 
 	Run         string             `json:"-"`
 	Invalidated bool               `json:"-"`
@@ -33,58 +33,42 @@ type Rollout struct {
 
 // Finished reads the episodes of a run that have a trajectory file, by rollout.
 func Finished(ctx context.Context, log *eventlog.Log, run string) ([]Rollout, error) {
-	l := ledger.New(run)
-	var lines []Rollout
-	components, advantages := map[string]map[string]float64{}, map[string]float64{}
-	turns := map[string][]turnShape{} // of harnesses' rollouts
-	for e, err := range log.All(ctx, run, 1) {
-		if err != nil {
-			return nil, err
-		}
-		if err := l.Apply(e); err != nil {
-			return nil, err
-		}
-		switch e.Type {
-		case events.TurnSampledType:
-			if !events.External(e.Entity) {
-				continue
+	l := books.New(run)
+	l.Detailed = func(string) bool { return true }
+	turns := map[string][]turnShape{} // of harnesses' and agents' rollouts
+	if err := l.Read(ctx, log, func(e events.Event) error {
+		if e.Type == events.WorkspaceAnsweredType {
+			answered, err := events.Data[events.WorkspaceAnswered](e)
+			if answered.Agent != nil {
+				turns[e.Entity] = leave(turns[e.Entity], answered.Agent.Left)
 			}
-			turn, err := events.Data[events.TurnSampled](e)
-			if err != nil {
-				return nil, err
-			}
+			return err
+		}
+		if e.Type != events.TurnSampledType {
+			return nil
+		}
+		turn, err := events.Data[events.TurnSampled](e)
+		if events.External(e.Entity) || turn.Asked() {
 			turns[e.Entity] = append(turns[e.Entity], shapeOf(turn))
-		case events.RolloutFinishedType:
-			f, err := events.Data[events.RolloutFinished](e)
-			if err != nil {
-				return nil, err
-			}
-			lines = append(lines, Rollout{Rollout: e.Entity, Task: f.Task, Turns: f.Turns, Tokens: f.Tokens, StopReason: f.StopReason, File: f.Trajectory, Run: run})
-		case events.RolloutScoredType:
-			scored, err := events.Data[events.RolloutScored](e)
-			if err != nil {
-				return nil, err
-			}
-			components[e.Entity] = scored.Components
-		case events.GroupCompletedType:
-			completed, err := events.Data[events.GroupCompleted](e)
-			if err != nil {
-				return nil, err
-			}
-			for _, m := range completed.Members {
-				advantages[m.Rollout] = m.Advantage
-			}
 		}
+		return err
+	}); err != nil {
+		return nil, err
 	}
-	for i := range lines {
-		line := &lines[i]
-		line.turns = turns[line.Rollout]
-		line.Outcome = l.Outcome(l.FirstFeed(), line.Rollout)
-		if r, ok := l.Find(line.Rollout); ok && r.Scored {
-			line.Reward, line.Invalidated = &r.Reward, r.Invalidated
-			line.Components, line.Advantage = components[line.Rollout], advantages[line.Rollout]
+	var lines []Rollout
+	for r := range l.All() {
+		if !r.Finished {
+			continue
 		}
-		line.Policy = l.Config.Policy
+		line := Rollout{
+			Rollout: r.ID, Task: r.Task, Outcome: l.Outcome(l.FirstFeed(), r.ID),
+			Turns: r.Turns, Tokens: r.Tokens, StopReason: r.StopReason, File: r.Detail.Trajectory, Run: run, Policy: l.Config.Policy, turns: turns[r.ID],
+		}
+		if r.Scored {
+			line.Reward, line.Invalidated = &r.Reward, r.Invalidated
+			line.Components, line.Advantage = r.Detail.Components, r.Advantage()
+		}
+		lines = append(lines, line)
 	}
 	slices.SortFunc(lines, func(a, b Rollout) int { return strings.Compare(a.Rollout, b.Rollout) })
 	return lines, nil

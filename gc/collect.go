@@ -7,6 +7,7 @@ import (
 	"path"
 	"time"
 
+	"github.com/rondo-rl/rondo/agents"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/index/segment"
 	"github.com/rondo-rl/rondo/storage"
@@ -112,7 +113,7 @@ func (c *Collector) collect(ctx context.Context, remove bool) error {
 // keeps are objects that move or are found by their name.
 func keeps(key string) bool {
 	_, pointer := segment.ParseKey(key)
-	return pointer || manifestPath.MatchString(key) || collectedPath.MatchString(key) || path.Base(key) == "current" && path.Dir(path.Dir(key)) == "weights"
+	return pointer || agents.IsManifest(key) || manifestPath.MatchString(key) || collectedPath.MatchString(key) || path.Base(key) == "current" && path.Dir(path.Dir(key)) == "weights"
 }
 
 // list goes through the store and notes what is not reachable.

@@ -13,13 +13,13 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// TestGCWhileThingsHappen: what becomes reachable, or is put again, between its discovery and its deletion stays.
-func TestGCWhileThingsHappen(t *testing.T) {
-	r := clitest.NewRecorded(t)
+// before is a time at which objects are old enough to be collected.
+var before = time.Now().Add(-48 * time.Hour)
+
+// collect makes all objects old, and collects what nothing needs of them. Then it looks which are there.
+func collect(t *testing.T, r *clitest.Recorded, c *Collector, there map[string]bool) {
+	t.Helper()
 	store := r.Log.Store()
-	named, again := servicetest.Blob(t, store, []byte("named")), servicetest.Blob(t, store, []byte("again"))
-	opened, gone := servicetest.Blob(t, store, []byte("opened")), servicetest.Blob(t, store, []byte("gone"))
-	before := time.Now().Add(-48 * time.Hour)
 	for info, err := range store.List(t.Context(), "") {
 		if err == nil {
 			err = os.Chtimes(filepath.Join(r.Dir, "objects", info.Key), before, before)
@@ -28,7 +28,25 @@ func TestGCWhileThingsHappen(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := &Collector{Log: r.Log, Store: store, Cutoff: time.Now().Add(-time.Hour), Found: func(s Candidate) {
+	c.Log, c.Store, c.Cutoff = r.Log, store, time.Now().Add(-time.Hour)
+	if _, err := c.Run(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range there {
+		_, err := store.Stat(t.Context(), key)
+		if found := !errors.Is(err, storage.ErrNotFound); found != want || found && err != nil {
+			t.Errorf("%s: there %t, want %t; %v", key, found, want, err)
+		}
+	}
+}
+
+// TestGCWhileThingsHappen: what becomes reachable, or is put again, between its discovery and its deletion stays.
+func TestGCWhileThingsHappen(t *testing.T) {
+	r := clitest.NewRecorded(t)
+	store := r.Log.Store()
+	named, again := servicetest.Blob(t, store, []byte("named")), servicetest.Blob(t, store, []byte("again"))
+	opened, gone := servicetest.Blob(t, store, []byte("opened")), servicetest.Blob(t, store, []byte("gone"))
+	c := &Collector{Found: func(s Candidate) {
 		switch s.Key {
 		case named.Key:
 			r.State(events.RolloutFinishedType, "g000001-0", "0", events.RolloutFinished{Trajectory: named})
@@ -49,13 +67,8 @@ func TestGCWhileThingsHappen(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(temps, "killed"), before, before); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Run(t.Context(), true); err != nil || c.Unfinished != 1 {
-		t.Fatalf("%d unfinished uploads removed, want the old one; %v", c.Unfinished, err)
-	}
-	for ref, want := range map[storage.Ref]bool{named: true, again: true, opened: true, gone: false} {
-		_, err := store.Stat(t.Context(), ref.Key)
-		if there := !errors.Is(err, storage.ErrNotFound); there != want || there && err != nil {
-			t.Errorf("%s: there %t, want %t; %v", ref.Key, there, want, err)
-		}
+	collect(t, r, c, map[string]bool{named.Key: true, again.Key: true, opened.Key: true, gone.Key: false})
+	if c.Unfinished != 1 {
+		t.Errorf("%d unfinished uploads removed, want the old one", c.Unfinished)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rondo-rl/rondo/agents"
 	"github.com/rondo-rl/rondo/index/segment"
 	"github.com/rondo-rl/rondo/storage/parts"
 	"github.com/rondo-rl/rondo/storage/projection"
@@ -115,11 +116,12 @@ const (
 	kindSegments     = "log segments"
 	kindWeights      = "weights"
 	kindIndex        = "index"
+	kindAgents       = "agents"       // manifests of layers, which `rondo agents remove` removes
 	kindAnswers      = "tool answers" // which nothing refers to: they go by age
 	kindOther        = "other"        // nothing of Rondo's that this version knows: never touched
 )
 
-var objectKinds = []string{kindBlobs, kindTrajectories, kindBatches, kindSegments, kindWeights, kindIndex, kindAnswers, kindOther}
+var objectKinds = []string{kindBlobs, kindTrajectories, kindBatches, kindSegments, kindWeights, kindIndex, kindAgents, kindAnswers, kindOther}
 
 // runOf is the run in whose folder an object lies, if any.
 func runOf(key string) string {
@@ -136,6 +138,8 @@ func kindOf(key string) (kind, run string) {
 	switch {
 	case strings.HasPrefix(key, "blobs/sha256/"), parts.IsIndex(key):
 		return kindBlobs, ""
+	case agents.IsManifest(key):
+		return kindAgents, ""
 	case names[0] == "weights" && len(names) >= 3:
 		return kindWeights, ""
 	case names[0] == "index":

@@ -1,12 +1,8 @@
 package gc
 
 import (
-	"errors"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/rondo-rl/rondo/cli/clitest"
 	"github.com/rondo-rl/rondo/events"
@@ -15,51 +11,36 @@ import (
 	"github.com/rondo-rl/rondo/storage/parts"
 )
 
+// large stores something in parts, and notes whether its index and they are to be kept.
+func large(t *testing.T, store storage.Store, seed byte, kept bool, there map[string]bool) storage.Ref {
+	t.Helper()
+	data := make([]byte, 3<<20)
+	_, _ = rand.NewChaCha8([32]byte{seed}).Read(data)
+	w := parts.NewWriter(t.Context(), store, nil)
+	if _, err := w.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	ref, index, err := w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	there[ref.Key] = kept
+	for _, p := range index.Parts {
+		there[p.Key] = kept
+	}
+	return ref
+}
+
 // TestPartsOfALargeChangeAreKept: an event names an index, and the index names the parts. An index that nothing names is garbage with its parts.
 func TestPartsOfALargeChangeAreKept(t *testing.T) {
 	r := clitest.NewRecorded(t)
-	store := r.Log.Store()
-	write := func(seed byte) (storage.Ref, *parts.Index) {
-		data := make([]byte, 3<<20)
-		_, _ = rand.NewChaCha8([32]byte{seed}).Read(data)
-		w := parts.NewWriter(t.Context(), store, nil)
-		if _, err := w.Write(data); err != nil {
-			t.Fatal(err)
-		}
-		ref, index, err := w.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ref, index
-	}
-	named, kept := write(1)
-	unnamed, gone := write(2)
+	store, there := r.Log.Store(), map[string]bool{}
+	named := large(t, store, 1, true, there)
+	large(t, store, 2, false, there)
 	damaged := storage.Ref{Key: "blobs/parts/00/" + named.SHA256, SHA256: named.SHA256, Size: named.Size} // it is not there, and stops nothing
-	r.State(events.RolloutFinishedType, "g000001-0", "0", events.RolloutFinished{Trajectory: servicetest.Blob(t, store, []byte("t")), Workspace: &named})
-	r.State(events.RolloutFinishedType, "g000001-1", "0", events.RolloutFinished{Trajectory: servicetest.Blob(t, store, []byte("t")), Workspace: &damaged})
-	before := time.Now().Add(-48 * time.Hour)
-	for info, err := range store.List(t.Context(), "blobs/") {
-		if err == nil {
-			err = os.Chtimes(filepath.Join(r.Dir, "objects", info.Key), before, before)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	for i, workspace := range []*storage.Ref{&named, &damaged} {
+		r.State(events.RolloutFinishedType, events.RolloutID(events.GroupID(1), i), "0",
+			events.RolloutFinished{Trajectory: servicetest.Blob(t, store, []byte("t")), Workspace: workspace})
 	}
-	c := &Collector{Log: r.Log, Store: store, Cutoff: time.Now().Add(-time.Hour)}
-	if _, err := c.Run(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
-	there := map[string]bool{named.Key: true, unnamed.Key: false}
-	for _, p := range kept.Parts {
-		there[p.Key] = true
-	}
-	for _, p := range gone.Parts {
-		there[p.Key] = false
-	}
-	for key, want := range there {
-		if _, err := store.Stat(t.Context(), key); errors.Is(err, storage.ErrNotFound) == want {
-			t.Errorf("%s: want it there %t; %v", key, want, err)
-		}
-	}
+	collect(t, r, &Collector{}, there)
 }

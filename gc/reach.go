@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rondo-rl/rondo/agents"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/recovery"
@@ -47,6 +48,9 @@ func (c *Collector) mark(ctx context.Context) error {
 	}
 	if err := c.markWeights(ctx); err != nil {
 		return err
+	}
+	if err := agents.Reach(ctx, c.Store, c.marks.reach); err != nil {
+		return fmt.Errorf("nothing is deleted: %w", err)
 	}
 	if err := segment.Reach(ctx, c.Store, time.Now(), c.marks.reach); err != nil {
 		return fmt.Errorf("nothing is deleted: %w", err)

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
@@ -61,7 +59,7 @@ func ReadPolicy(name string) (Policy, error) {
 	}
 	text, err := os.ReadFile(name)
 	if err == nil {
-		err = yamltext.Unmarshal(text, &file, yaml.Strict())
+		err = yamltext.Strict(text, &file)
 	}
 	if err == nil && file.Retention == nil {
 		err = errors.New("it has no retention")

@@ -54,6 +54,7 @@ type Monitor struct {
 
 	looking sync.Mutex // held by the one that looks
 	looked  time.Time
+	servers func() []Outage // of inference servers
 }
 
 // New makes a monitor; Run makes it work.
@@ -88,6 +89,16 @@ func (m *Monitor) Run(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// WatchServers has away tell of the inference servers that the process asks, and that are away.
+func (m *Monitor) WatchServers(away func() []Outage) {
+	if m == nil {
+		return
+	}
+	m.looking.Lock()
+	defer m.looking.Unlock()
+	m.servers = away
 }
 
 // Ready asks log and store now, waiting for Patience at most, and gives what fails: nothing when the process can do its work.
@@ -130,5 +141,8 @@ func (m *Monitor) look(ctx context.Context, age time.Duration) {
 	m.lookAtInputs()
 	m.lookAtParked()
 	m.lookAtDeciders()
+	if m.servers != nil {
+		m.outages.found(ServerAway, m.servers()...)
+	}
 	m.looked = time.Now()
 }

@@ -41,6 +41,8 @@ const (
 	Exhausted Kind = "resources_exhausted"
 	// InputsParked: inputs of services wait until an outage of one of the other kinds has ended.
 	InputsParked Kind = "inputs_parked"
+	// ServerAway: an inference server takes no connection, or fails one request after the other.
+	ServerAway Kind = "inference_server_away"
 	// CannotDecide: a decider of this process cannot go on, as one that meets an event of a newer version. It has given its lease back.
 	CannotDecide Kind = "cannot_decide"
 )
@@ -56,6 +58,7 @@ var advice = map[Kind]string{
 	DiskFails:        "see to the disk, or mount it for writing again: services go on by themselves",
 	Exhausted:        "raise the limit (ulimit -n, -u), or give the machine more memory or fewer slots (--tool-slots, --scorer-slots)",
 	CannotDecide:     "another process of the service decides meanwhile, if one can; give this one the version, the disk or the store that it lacks",
+	ServerAway:       "start the server, or see to its log: turns wait for it, and go on by themselves",
 	InputsParked:     "see to what fails: the inputs are tried again by themselves, and no try is counted",
 }
 
@@ -69,7 +72,9 @@ type Outage struct {
 }
 
 // Stops reports whether the process cannot do its work because of the outage.
-func (o Outage) Stops() bool { return o.Kind != LogDegraded && o.Kind != InputsParked }
+func (o Outage) Stops() bool {
+	return o.Kind != LogDegraded && o.Kind != InputsParked && o.Kind != ServerAway
+}
 
 // HoldsUp is the oldest outage that keeps services from storing what they have done, its Kind "" where there is none.
 func (m *Monitor) HoldsUp() Outage {

@@ -3,6 +3,7 @@ package inference
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"time"
 
@@ -67,6 +68,7 @@ func NewSeed(s runfile.Sampling, seed int64) *int64 {
 type Message struct {
 	Role       string     `json:"role"`
 	Content    string     `json:"content"`
+	Name       string     `json:"name,omitempty"`
 	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`
 	ToolCallID string     `json:"tool_call_id,omitempty"`
 	Thoughts
@@ -119,6 +121,17 @@ func (a Arguments) ForServer() Arguments {
 type Tool struct {
 	Type     string      `json:"type"`
 	Function Description `json:"function"`
+	// Raw is written in place of the others, where it is there: a tool as a client wrote it.
+	Raw json.RawMessage `json:"-"`
+}
+
+// MarshalJSON writes a tool.
+func (t Tool) MarshalJSON() ([]byte, error) {
+	type plain Tool // without this method
+	if t.Raw != nil {
+		return t.Raw, nil
+	}
+	return Encode(plain(t))
 }
 
 // Description says what a tool does; Parameters is a JSON Schema.
@@ -134,22 +147,46 @@ type Description struct {
 type Response struct {
 	sent           time.Time     // when it was asked for
 	took           time.Duration // until it was there
+	asked          int           // bytes of the request
 	share          *memory.Share
 	beside         *beside
 	lifted         []int32  // ids of the prompt that were read as digits alone, so that none is below 0
 	PromptTokenIDs tokenIDs `json:"prompt_token_ids"`
 	Choices        choices  `json:"choices"`
-	Usage          struct {
-		PromptTokens     int `json:"prompt_tokens"`
-		CompletionTokens int `json:"completion_tokens"`
-	} `json:"usage"`
-	WeightVersion version `json:"weight_version"` // where the built-in policy puts it
-	Metadata      struct {
+	Usage          usage    `json:"usage"`
+	WeightVersion  version  `json:"weight_version"` // where the built-in policy puts it
+	Metadata       struct {
 		WeightVersion version `json:"weight_version"`
 	} `json:"metadata"`
 	SGLExt struct { // of SGLang's chats
 		RoutedExperts packed `json:"routed_experts"`
 	} `json:"sglext"`
+}
+
+// usage is how many tokens a server counts.
+type usage struct {
+	PromptTokens     tokenCount `json:"prompt_tokens"`
+	CompletionTokens tokenCount `json:"completion_tokens"`
+}
+
+// UnmarshalJSON has no error: the turn is as good without.
+func (u *usage) UnmarshalJSON(data []byte) error {
+	type plain usage
+	_ = json.Unmarshal(data, (*plain)(u))
+	return nil
+}
+
+// tokenCount is how many tokens a server counts; 0 where it does not say, or says what is no count.
+type tokenCount int
+
+// UnmarshalJSON has no error.
+func (c *tokenCount) UnmarshalJSON(data []byte) error {
+	var n float64
+	if err := json.Unmarshal(data, &n); err != nil || n != math.Trunc(n) || n < 0 || n > math.MaxInt32 {
+		n = 0
+	}
+	*c = tokenCount(n)
+	return nil
 }
 
 // Sent is when the request was sent that this answers: not one that was refused before it.
@@ -197,7 +234,7 @@ type Choice struct {
 type sampledEntry struct {
 	Token   string       `json:"token"`
 	TokenID *int32       `json:"token_id"` // of vLLM's path of tokens
-	Logprob *float32     `json:"logprob"`
+	Logprob *logprob     `json:"logprob"`
 	Top     []topLogprob `json:"top_logprobs"`
 }
 
@@ -206,5 +243,5 @@ type topLogprob struct {
 	Token   string   `json:"token"`
 	TokenID *int32   `json:"token_id"` // of vLLM's path of tokens
 	ID      *int32   `json:"id"`       // of llama.cpp's chats
-	Logprob *float32 `json:"logprob"`
+	Logprob *logprob `json:"logprob"`
 }

@@ -132,10 +132,15 @@ func (c *Client) Complete(ctx context.Context, endpoint string, request any) (*R
 	var answer Response
 	share := answers.Share(endpoint)
 	sent := time.Now()
-	if err := c.ask(ctx, strings.TrimSuffix(endpoint, "/")+"/chat/completions", request, &answer, share); err != nil {
+	text, err := bodyOf(request)
+	if err == nil {
+		err = c.ask(ctx, strings.TrimSuffix(endpoint, "/")+"/chat/completions", text, &answer, share)
+	}
+	if err != nil {
 		share.End()
 		return nil, err
 	}
+	answer.asked = text.size()
 	answer.share = share
 	answer.timed(sent, share, 0)
 	return &answer, nil
@@ -159,7 +164,10 @@ func (c *Client) ask(ctx context.Context, url string, request, answer any, share
 type body [][]byte
 
 func bodyOf(request any) (body, error) {
-	if r, ok := request.(Request); ok {
+	switch r := request.(type) {
+	case body:
+		return r, nil
+	case Request:
 		return r.parts()
 	}
 	whole, err := Encode(request)
@@ -248,9 +256,13 @@ func (c *Client) most(request int) int64 {
 	return min(maxResponse, leastResponse+perToken*int64(c.MaxTokens)+perByte*int64(request)+c.Beside)
 }
 
+// byteOrderMark begins the JSON of some proxies.
+var byteOrderMark = []byte("\ufeff")
+
 // read reads an answer, and has the memory for its text and then for its values before it takes it.
 func (c *Client) read(ctx context.Context, url string, body io.Reader, length, most int64, answer any, share *memory.Share) *Failure {
 	text, err := share.Read(ctx, body, length, most)
+	text = bytes.TrimPrefix(text, byteOrderMark)
 	rest, list := text, []byte(nil)
 	if _, ok := answer.(*Response); ok && err == nil {
 		rest, list = lift(text)

@@ -137,7 +137,7 @@ func (c *Choice) tops() (list [][]topEntry) {
 			if !named || e.Logprob == nil {
 				return nil
 			}
-			entries = append(entries, topEntry{id, *e.Logprob})
+			entries = append(entries, topEntry{id, float32(*e.Logprob)})
 		}
 		list = append(list, entries)
 	}

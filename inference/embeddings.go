@@ -2,6 +2,7 @@ package inference
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -15,13 +16,31 @@ type EmbeddingRequest struct {
 	Dimensions int      `json:"dimensions,omitempty"` // 0: as many as the model has
 }
 
+// vector is a list of numbers: null, as NaN is read too, is none.
+type vector []float32
+
+// UnmarshalJSON names the first element that is no number.
+func (v *vector) UnmarshalJSON(data []byte) error {
+	var list []*float32
+	if err := json.Unmarshal(data, &list); err != nil {
+		return err
+	}
+	for i, x := range list {
+		if x == nil {
+			return fmt.Errorf("element %d of a vector is no number", i)
+		}
+		*v = append(*v, *x)
+	}
+	return nil
+}
+
 // Embed asks for a vector for each text, in their order, all of one size. Its error is a *Failure that does not tell the key.
 func (c *Client) Embed(ctx context.Context, endpoint string, request EmbeddingRequest) ([][]float32, error) {
 	url := strings.TrimSuffix(endpoint, "/") + "/embeddings"
 	var answer struct {
 		Data []struct {
-			Index     int       `json:"index"`
-			Embedding []float32 `json:"embedding"`
+			Index     int    `json:"index"`
+			Embedding vector `json:"embedding"`
 		} `json:"data"`
 	}
 	share := answers.Share(endpoint)

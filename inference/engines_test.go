@@ -204,3 +204,33 @@ func TestPathsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestFieldsOfChatsAlone: what an engine reads in chats alone is refused by name, and never dropped: the answer would not be what was asked for.
+func TestFieldsOfChatsAlone(t *testing.T) {
+	for engine, as := range engines {
+		for field, c := range map[string]struct {
+			value any
+			taken []string
+		}{
+			"response_format":  {map[string]string{"type": "json_object"}, []string{"vLLM"}},
+			"tool_choice":      {"required", []string{"vLLM"}},
+			"tool_choice auto": {"auto", []string{"vLLM", "SGLang", "llama.cpp"}},
+			"min_tokens":       {4, []string{"vLLM", "SGLang"}},
+			"logit_bias":       {[][]float64{{5, 1}}, []string{"vLLM", "SGLang", "llama.cpp"}},
+		} {
+			t.Run(field+" at "+engine, func(t *testing.T) {
+				s := as(tokenstest.New(t, "Qwen3", nil))
+				s.Say = func(string) (string, string) { return s.Template.Answer("Hm.", "Done.", ""), "" }
+				k := newTalk(t, s)
+				name, _, _ := strings.Cut(field, " ")
+				k.extra = map[string]any{name: c.value}
+				answer, err := k.ask()
+				answer.Done()
+				var f *inference.Failure
+				if taken := slices.Contains(c.taken, engine); taken && err != nil || !taken && (!errors.As(err, &f) || !f.Permanent || !strings.HasPrefix(err.Error(), name+": ") || len(s.Turns()) > 0) {
+					t.Errorf("answered %v", err)
+				}
+			})
+		}
+	}
+}

@@ -26,8 +26,8 @@ func (w *finishWord) UnmarshalJSON(data []byte) error {
 		}
 	case json.Unmarshal(data, &object) == nil:
 		*w = finishWord(object.Type)
-	default:
-		*w = finishWord(data)
+	default: // the words in it are not one that a server gives
+		*w = finishWord("no text: " + string(data))
 	}
 	return nil
 }

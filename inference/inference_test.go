@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/rondo-rl/rondo/events"
 )
 
 func TestCallIDs(t *testing.T) {
@@ -57,5 +59,40 @@ func TestRetryAfter(t *testing.T) {
 				t.Errorf("Retry-After %q is %s, want %s", value, got, want)
 			}
 		})
+	}
+}
+
+// TestUsage: what a server counts is taken where it is a count of tokens, and spoils no turn where it is not.
+func TestUsage(t *testing.T) {
+	for text, want := range map[string]usage{
+		`{"prompt_tokens": 12, "completion_tokens": 3}`:          {12, 3},
+		`{"prompt_tokens": 12.0, "completion_tokens": null}`:     {12, 0},
+		`{"prompt_tokens": -5, "completion_tokens": 2147483648}`: {},
+		`{"prompt_tokens": "12", "completion_tokens": 3}`:        {0, 3},
+		`{"prompt_tokens": 1.5, "completion_tokens": 1e300}`:     {},
+		`null`:  {},
+		`[]`:    {},
+		`"low"`: {},
+	} {
+		var r Response
+		if err := json.Unmarshal([]byte(`{"choices": [], "usage": `+text+`}`), &r); err != nil || r.Usage != want {
+			t.Errorf("%s: %+v, %v; want %+v", text, r.Usage, err, want)
+		}
+	}
+}
+
+// TestFormsOfFinish: a reason that is no text, and no object with one, is a word that nobody knows.
+func TestFormsOfFinish(t *testing.T) {
+	for text, want := range map[string]string{
+		`"stop"`: events.FinishStop, `{"type":"length"}`: events.FinishLength, `null`: events.FinishUnknown, `["stop"]`: events.FinishUnknown,
+		`{"reason":"stop"}`: events.FinishUnknown, `true`: events.FinishUnknown, `{"type":null}`: events.FinishUnknown, `0`: events.FinishUnknown,
+	} {
+		var c Choice
+		if err := json.Unmarshal([]byte(`{"finish_reason":`+text+`}`), &c); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := c.ended(); got != want {
+			t.Errorf("%s is %q, want %q", text, got, want)
+		}
 	}
 }

@@ -3,7 +3,9 @@ package inference
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
+	"strconv"
 
 	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
@@ -51,6 +53,20 @@ func values[T any](list []element[T]) (found []T) {
 	return found
 }
 
+// logprob is a log-probability as servers write it: NaN for what is no number, text included. Of one that is
+// too large for float32, infinity: servers write the lowest float64 for none.
+type logprob float32
+
+// UnmarshalJSON has no error: the turn is good without its tokens.
+func (l *logprob) UnmarshalJSON(data []byte) error {
+	v, err := strconv.ParseFloat(string(data), 32)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		v = math.NaN()
+	}
+	*l = logprob(v)
+	return nil
+}
+
 // sampledToken is [logprob, token id, text or null]. It is not there when it is anything else. null for the log-probability is read as NaN.
 type sampledToken struct {
 	logprob float32
@@ -61,12 +77,12 @@ type sampledToken struct {
 // UnmarshalJSON has no error: the turn is good without its tokens.
 func (t *sampledToken) UnmarshalJSON(data []byte) error {
 	var list [2]json.RawMessage
-	var logprob *float32
+	var given *logprob
 	var id *int32
-	if json.Unmarshal(data, &list) == nil && json.Unmarshal(list[0], &logprob) == nil && json.Unmarshal(list[1], &id) == nil && id != nil {
+	if json.Unmarshal(data, &list) == nil && json.Unmarshal(list[0], &given) == nil && json.Unmarshal(list[1], &id) == nil && id != nil {
 		*t = sampledToken{float32(math.NaN()), *id, true}
-		if logprob != nil {
-			t.logprob = *logprob
+		if given != nil {
+			t.logprob = float32(*given)
 		}
 	}
 	return nil

@@ -80,6 +80,12 @@ var neutral = map[string]any{
 	"typical_p": 1, "top_n_sigma": -1, "xtc_probability": 0, "dynatemp_range": 0, "dry_multiplier": 0, "mirostat": 0, "adaptive_target": -1, "ignore_eos": false,
 }
 
+// llamaFields are the fields by which /completion samples from another distribution.
+var llamaFields = []string{
+	"logit_bias", "ignore_eos", "grammar", "json_schema", "typical_p", "top_n_sigma", "xtc_probability", "dry_multiplier", "mirostat", "dynatemp_range", "dynatemp_exponent",
+	"adaptive_target", "samplers",
+}
+
 // An answer of /completion ends with a stop token or a stop text.
 const (
 	stopEOS  = "eos"
@@ -90,8 +96,8 @@ const (
 type completion struct {
 	Tokens    tokenIDs   `json:"tokens"`
 	Content   string     `json:"content"`
-	Evaluated int        `json:"tokens_evaluated"`
-	Predicted int        `json:"tokens_predicted"`
+	Evaluated tokenCount `json:"tokens_evaluated"`
+	Predicted tokenCount `json:"tokens_predicted"`
 	StopType  finishWord `json:"stop_type"`
 	Sampled   []struct {
 		ID   int32    `json:"id"`
@@ -170,9 +176,9 @@ func (m completion) response() *Response {
 }
 
 // logOf is a probability's logarithm; that of none is no log-probability.
-func logOf(p float64) *float32 {
-	logprob := float32(math.Log(p))
-	return &logprob
+func logOf(p float64) *logprob {
+	l := logprob(math.Log(p))
+	return &l
 }
 
 // mark stands for a message in a rendering that shows what is put before it.

@@ -51,7 +51,7 @@ func (p *parts) add(r *Response) error {
 	begin := len(p.ids)
 	p.ids = append(p.ids, ids...)
 	for i := range logprobs {
-		p.entries = append(p.entries, sampledEntry{Logprob: &logprobs[i]})
+		p.entries = append(p.entries, sampledEntry{Logprob: (*logprob)(&logprobs[i])})
 	}
 	if len(ids) == 0 {
 		return nil
@@ -76,7 +76,7 @@ func (p *parts) response(prompt []int32, last *Response) *Response {
 	r := &Response{sent: p.sent, took: p.took, PromptTokenIDs: prompt, Choices: choices{{FinishReason: last.Choices[0].FinishReason, StopReason: last.Choices[0].StopReason, TokenIDs: p.ids}}}
 	r.Choices[0].Logprobs.Content = p.entries
 	r.beside = &p.beside
-	r.Usage.PromptTokens, r.Usage.CompletionTokens = len(prompt), len(p.ids)
+	r.Usage.PromptTokens, r.Usage.CompletionTokens = tokenCount(len(prompt)), tokenCount(len(p.ids))
 	if p.known || p.broken {
 		r.Choices[0].WeightVersions = versionSpans{list: p.versions, broken: p.broken}
 	}

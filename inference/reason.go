@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 	"unicode"
@@ -83,12 +82,13 @@ func messageIn(field json.RawMessage) string {
 	return object.Message
 }
 
-// withoutKey takes a key out of a text, also where it is escaped, and the beginning of one that the text's end cuts off.
+// withoutKey takes a key and what else this process knows out of a text, also where it is escaped or encoded, and the beginning of one that the text's end cuts off.
 func withoutKey(text, key string) string {
+	text = wording.Clean(text)
 	if key == "" {
 		return text
 	}
-	for _, form := range []string{key, url.QueryEscape(key), url.PathEscape(key)} {
+	for _, form := range wording.Forms(key) {
 		text = strings.ReplaceAll(text, form, "[redacted]")
 	}
 	for n := min(len(key)-1, len(text)); n >= 4; n-- {

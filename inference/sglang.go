@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -29,8 +30,15 @@ func (t *sglangTurn) render(ctx context.Context, messages []Message, prompts boo
 	if len(t.request.Tools) > 0 {
 		body["tools"] = t.request.Tools
 	}
-	if len(t.request.TemplateKwargs) > 0 {
-		body["chat_template_kwargs"] = t.request.TemplateKwargs
+	kwargs := maps.Clone(t.request.TemplateKwargs)
+	if effort, told := t.request.Extra["reasoning_effort"]; told { // as in a chat
+		if kwargs == nil {
+			kwargs = map[string]any{}
+		}
+		kwargs["reasoning_effort"] = effort
+	}
+	if len(kwargs) > 0 {
+		body["chat_template_kwargs"] = kwargs
 	}
 	var answer struct {
 		Tokens tokenIDs `json:"tokens"`
@@ -51,8 +59,8 @@ type generated struct {
 	IDs      tokenIDs `json:"output_ids"`
 	MetaInfo struct {
 		FinishReason     finishWord `json:"finish_reason"`
-		PromptTokens     int        `json:"prompt_tokens"`
-		CompletionTokens int        `json:"completion_tokens"`
+		PromptTokens     tokenCount `json:"prompt_tokens"`
+		CompletionTokens tokenCount `json:"completion_tokens"`
 	} `json:"meta_info"`
 	all json.RawMessage
 }

@@ -35,10 +35,10 @@ func (r *Response) lacks() (lacks []string) {
 
 // agrees refuses a usage that counts other tokens than there are. Servers that count nothing say nothing.
 func (r *Response) agrees(prompt, ids []int32) error {
-	if n := r.Usage.PromptTokens; n > 0 && n != len(prompt) {
+	if n := r.Usage.PromptTokens; n > 0 && int(n) != len(prompt) {
 		return fmt.Errorf("%w: usage counts %d prompt tokens, prompt_token_ids has %d", ErrTokens, n, len(prompt))
 	}
-	if n := r.Usage.CompletionTokens; n > 0 && n != len(ids) {
+	if n := r.Usage.CompletionTokens; n > 0 && int(n) != len(ids) {
 		return fmt.Errorf("%w: usage counts %d completion tokens, token_ids has %d", ErrTokens, n, len(ids))
 	}
 	return nil
@@ -100,7 +100,7 @@ func sampled(choice Choice) (ids []int32, logprobs []float32, err error) {
 		if t.Logprob == nil {
 			return nil, nil, fmt.Errorf("%w: token %d has null, %w", ErrTokens, i, tokencheck.ErrNone)
 		}
-		logprobs = append(logprobs, *t.Logprob)
+		logprobs = append(logprobs, float32(*t.Logprob))
 	}
 	return choice.TokenIDs, logprobs, nil
 }

@@ -3,6 +3,7 @@ package inference
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +33,8 @@ type Conversation struct {
 	// Known are the tokens up to the end of the last sample, which is the last Sampled of them; none where the turn begins a segment.
 	Known   []int32
 	Sampled int
+	// Held is how many of the messages are known, the last of which is the last sample; 0 is all up to the last answer.
+	Held int
 	// Routed is how many of the known tokens have their experts recorded, from the first one on.
 	Routed int
 	// Unsure: the last sample does not end with a stop token, or perhaps not.
@@ -98,6 +101,9 @@ func (c *Client) CompleteTokens(ctx context.Context, endpoint string, conv Conve
 }
 
 func (c *Client) completeTokens(ctx context.Context, base string, conv Conversation, fit func(int) (int, *Failure), share *memory.Share) (*Response, error) {
+	if field := conv.dropped(); field != "" {
+		return nil, &Failure{Class: events.ClassEndpoint, Permanent: true, Err: fmt.Errorf("%s: %s reads it in chats alone, and the run's endpoint_api is tokens; leave it out", field, conv.Engine)}
+	}
 	e := c.engine(base, conv, share)
 	prompt, err := promptOf(ctx, e, conv)
 	if err != nil {
@@ -124,6 +130,31 @@ func (c *Client) completeTokens(ctx context.Context, base string, conv Conversat
 	}
 	answer.Choices[0].withoutStop()
 	return answer, nil
+}
+
+// dropped is a field of a request by which the model is to sample from another distribution, or to call a tool, and which the engine does not know where it samples by tokens;
+// "" for none. vLLM renders all of them.
+func (conv Conversation) dropped() string {
+	var known func(field string) bool
+	switch conv.Engine {
+	case EngineSGLang:
+		known = func(field string) bool { return samplingParams[field] != "" || field == "custom_logit_processor" }
+	case EngineLlamaCPP:
+		known = func(field string) bool { return slices.Contains(llamaFields, field) }
+	default:
+		return ""
+	}
+	for _, field := range slices.Sorted(maps.Keys(conv.Request.Extra)) {
+		if field == "tool_choice" {
+			if choice, err := Encode(conv.Request.Extra[field]); err != nil || string(choice) != `"auto"` {
+				return field
+			}
+		}
+		if runfile.Constraining(field) && !known(field) {
+			return field
+		}
+	}
+	return ""
 }
 
 // sampler asks an engine for answers, and reads what they have beside their tokens.
@@ -166,20 +197,22 @@ func (s sampler) sample(ctx context.Context, prompt []int32, most, routed int) (
 // without them. Both leave earlier thoughts out, as templates may, so that nothing but the new messages makes them differ. Where they differ in more, or nothing is
 // known, the prompt is the rendering of all messages.
 func promptOf(ctx context.Context, e engine, conv Conversation) ([]int32, error) {
-	messages := conv.Request.Messages
-	last := len(messages) - 1
-	for last >= 0 && messages[last].Role != roleAssistant {
-		last--
+	messages, held := conv.Request.Messages, conv.Held
+	if held == 0 {
+		held = len(messages)
+		for held > 0 && messages[held-1].Role != roleAssistant {
+			held--
+		}
 	}
-	if len(conv.Known) == 0 || conv.Sampled <= 0 || conv.Sampled > len(conv.Known) || last < 0 {
+	if len(conv.Known) == 0 || conv.Sampled <= 0 || conv.Sampled > len(conv.Known) || held <= 0 || held > len(messages) {
 		return e.render(ctx, messages, true)
 	}
-	plain, sample := withoutThoughts(messages), conv.Known[len(conv.Known)-conv.Sampled:]
+	plain, sample := slices.Concat(withoutThoughts(messages[:held]), messages[held:]), conv.Known[len(conv.Known)-conv.Sampled:]
 	whole, err := e.render(ctx, plain, true)
 	if err != nil {
 		return nil, err
 	}
-	end, ok, err := e.end(ctx, plain[:last+1], whole, sample)
+	end, ok, err := e.end(ctx, plain[:held], whole, sample)
 	if err != nil {
 		return nil, err
 	}

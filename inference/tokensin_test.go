@@ -25,6 +25,7 @@ type talk struct {
 	known    []int32
 	last     events.TurnSampled
 	most     int
+	extra    map[string]any
 }
 
 func newTalk(t *testing.T, s *tokenstest.Server) *talk {
@@ -43,7 +44,7 @@ func (k *talk) ask(stop ...string) (*inference.Response, error) {
 	tools := []inference.Tool{{Type: "function", Function: inference.Description{Name: "read_file", Parameters: json.RawMessage(`{}`)}}}
 	return k.client.CompleteTokens(k.t.Context(), k.server.URL+"/v1", inference.Conversation{
 		Engine:  engine,
-		Request: inference.Request{Model: k.model, Messages: k.messages, Tools: tools, Sample: inference.NewSample(sampling), Logprobs: true, ReturnTokenIDs: true},
+		Request: inference.Request{Model: k.model, Messages: k.messages, Tools: tools, Sample: inference.NewSample(sampling), Logprobs: true, ReturnTokenIDs: true, Extra: k.extra},
 		Known:   k.known, Sampled: len(k.last.TokenIDs), Unsure: k.last.FinishReason == "length" || len(stop) > 0,
 	}, func(int) (int, *inference.Failure) { return k.most, nil })
 }

@@ -12,7 +12,7 @@ func TestTimeOfParts(t *testing.T) {
 	var last *Response
 	for i, took := range []time.Duration{3 * time.Second, 4 * time.Second} {
 		last = &Response{sent: began.Add(time.Duration(i) * time.Minute), took: took, beside: &beside{}, Choices: choices{{TokenIDs: tokenIDs{1}}}}
-		last.Choices[0].Logprobs.Content = []sampledEntry{{Logprob: new(float32)}}
+		last.Choices[0].Logprobs.Content = []sampledEntry{{Logprob: new(logprob)}}
 		if err := p.add(last); err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ func (r *Response) Turn(number int, otherwise int64, started time.Time) (t event
 	}
 	t = events.TurnSampled{
 		Turn:         number,
-		PromptTokens: max(0, r.Usage.PromptTokens), CompletionTokens: max(0, r.Usage.CompletionTokens),
+		PromptTokens: int(r.Usage.PromptTokens), CompletionTokens: int(r.Usage.CompletionTokens),
 		StartedAt: started.UTC(), LatencyMS: float64(r.took) / float64(time.Millisecond), Content: choice.Message.Content,
 		ToolCalls: toolCalls(number, choice.Message.ToolCalls),
 	}
@@ -45,6 +45,7 @@ func (r *Response) Turn(number int, otherwise int64, started time.Time) (t event
 	}
 	if err != nil || prompt == nil {
 		t.TextOnly = true
+		t.Estimate(r.asked)
 		r.readVersions(&t, -1, otherwise)
 		return t, nil, err
 	}

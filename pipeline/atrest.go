@@ -17,6 +17,8 @@ import (
 type atRest struct {
 	Created time.Time `json:"created"` // when the stream was made
 	Seq     uint64    `json:"seq"`
+	// Fold is the version of the fold that came to rest. Another one may have something to decide.
+	Fold int `json:"fold"`
 }
 
 // ends are the closed runs that the deciders of a service have left in this process. They are kept in a file in place of what was folded of each run: another start
@@ -43,7 +45,7 @@ func (e *ends) reached(run, decider string, in eventlog.Incarnation) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	end, ok := e.left[run+"/"+decider]
-	return ok && end.Created.Equal(in.Created) && end.Seq == in.LastSeq
+	return ok && end.Created.Equal(in.Created) && end.Seq == in.LastSeq && end.Fold == foldVersion
 }
 
 // put notes where a decider has left a run.

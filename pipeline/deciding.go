@@ -209,7 +209,7 @@ func (l *loop) keep(ctx context.Context) error {
 }
 
 // foldVersion changes when any decider folds differently than before: projections of older versions begin again.
-const foldVersion = 7
+const foldVersion = 2
 
 // work folds and decides, and lets go of a closed run at rest.
 func (l *loop) work(ctx context.Context) (err error) {
@@ -259,7 +259,7 @@ func (l *loop) fold(ctx context.Context, in eventlog.Incarnation) (end atRest, e
 		return end, err
 	}
 	if s.quiet == db.Seq() {
-		end = atRest{in.Created, s.quiet}
+		end = atRest{in.Created, s.quiet, foldVersion}
 	}
 	return end, nil
 }

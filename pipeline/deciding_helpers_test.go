@@ -13,6 +13,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/storage/projection"
@@ -96,7 +97,7 @@ func (s strict) Handle(_ context.Context, r slog.Record) error {
 }
 
 func testEnv(t testing.TB, log *eventlog.Log, instance string) Env {
-	return Env{Log: log, Dir: t.TempDir(), Logger: slog.New(strict{t}), Instance: instance}
+	return Env{Log: log, Dir: natstest.Folder(t), Logger: slog.New(strict{t}), Instance: instance}
 }
 
 // service is a service that works beside the test.
@@ -178,21 +179,16 @@ func openGroup(t testing.TB, log *eventlog.Log, n int64, task string) events.Eve
 }
 
 // answer waits for a group's completion.
-func answer(t testing.TB, log *eventlog.Log, n int64) events.Event {
+func answer(t testing.TB, log *eventlog.Log, n int64) (e events.Event) {
 	t.Helper()
-	pause := time.Millisecond
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); pause = min(2*pause, 100*time.Millisecond) {
-		e, err := log.LastOfType(t.Context(), testRun, events.GroupCompletedType, events.GroupID(n))
-		if err == nil {
-			return e
-		}
-		if !errors.Is(err, eventlog.ErrNotFound) {
+	natstest.Eventually(t, fmt.Sprintf("group %d is answered", n), func() bool {
+		var err error
+		if e, err = log.LastOfType(t.Context(), testRun, events.GroupCompletedType, events.GroupID(n)); err != nil && !errors.Is(err, eventlog.ErrNotFound) {
 			t.Fatal(err)
 		}
-		time.Sleep(pause)
-	}
-	t.Fatalf("group %d is not answered", n)
-	return events.Event{}
+		return err == nil
+	})
+	return e
 }
 
 // openProjection opens a stopped service's projection, and gives the last sequence of its run.

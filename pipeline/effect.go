@@ -78,6 +78,9 @@ const (
 // RunEffect runs an effect service over its consumers of the topology table, in all open runs, until the
 // context ends; then it stops pulling and lets the handlers in work finish.
 func RunEffect(ctx context.Context, env Env, e Effect) error {
+	if e.Slots < 1 { // it would do nothing, and say nothing of it
+		return fmt.Errorf("%s: %d slots: at least 1 is needed", e.Name, e.Slots)
+	}
 	metrics, err := newMetrics(env.Metrics)
 	if err != nil {
 		return fmt.Errorf("%s: %w", e.Name, err)

@@ -57,7 +57,7 @@ func (p *plane) env(t testing.TB, instance string) pipeline.Env {
 
 func (p *plane) envOver(t testing.TB, nc *nats.Conn, instance string) pipeline.Env {
 	return pipeline.Env{
-		Log: p.connect(t, nc), Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Log: p.connect(t, nc), Dir: natstest.Folder(t), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Metrics: prometheus.NewRegistry(), Instance: instance,
 	}
 }

@@ -123,9 +123,6 @@ const (
 	askConsumerFor   = 5 * time.Second
 )
 
-// askConsumerAgain is how long it rests where it does not answer: keys of an earlier version may not ask.
-var askConsumerAgain = retry.Policy{First: askConsumerEvery, Most: time.Hour}
-
 // acknowledged keeps what the server tells of a consumer in the metrics, until the context ends. Deliveries tell it, too, but a consumer that is stuck has none.
 func (m *metrics) acknowledged(ctx context.Context, service, input, stream string, consumer func() jetstream.Consumer) {
 	labels := []string{service, input, stream}
@@ -134,7 +131,7 @@ func (m *metrics) acknowledged(ctx context.Context, service, input, stream strin
 		m.pending.DeleteLabelValues(labels...)
 		m.unacked.DeleteLabelValues(labels...)
 	}()
-	for failed, wait := 0, time.Second; retry.Sleep(ctx, wait); { // the consumer is made first
+	for wait := time.Second; retry.Sleep(ctx, wait); { // the consumer is made first
 		wait = askConsumerEvery
 		c := consumer()
 		if c == nil {
@@ -144,11 +141,8 @@ func (m *metrics) acknowledged(ctx context.Context, service, input, stream strin
 		info, err := c.Info(asking)
 		cancel()
 		if err != nil { // outages of the server are told elsewhere
-			failed++
-			wait = askConsumerAgain.Delay(failed)
 			continue
 		}
-		failed = 0
 		m.floor.WithLabelValues(labels...).Set(float64(info.AckFloor.Stream))
 		m.pending.WithLabelValues(labels...).Set(float64(info.NumPending))
 		m.unacked.WithLabelValues(labels...).Set(float64(info.NumAckPending))

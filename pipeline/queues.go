@@ -15,46 +15,42 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/topology"
-	"github.com/rondo-rl/rondo/retry"
 )
 
 const (
-	// findEvery is how often a shared stream is searched for queues of which the server's word was lost, and strangersEvery how often while
-	// strangers wait.
-	findEvery      = 5 * time.Second
-	strangersEvery = 20 * time.Millisecond
-	// queueRests is how long an empty queue is served. That of a stranger is left at once.
+	// findEvery is how often a shared stream is searched for queues of which the server's word was lost.
+	findEvery = 5 * time.Second
+	// queueRests is how long an empty queue is served.
 	queueRests = time.Minute
-	// mostStrangers bounds the queues of strangers that are served at once: who may name any run could have as many as messages.
-	mostStrangers = 128
 )
 
-// queues serves the queues of a stream that is shared by senders: each has a consumer while something waits in it, or did a moment ago. The stream keeps
-// each message until its queue's consumer has dealt with it, so a queue may be left at any moment.
+// queues serves the queues of a stream that is shared by senders: each has a consumer while something waits in it, or did a moment ago. Those of strangers
+// share one. The stream keeps each message until its queue's consumer has dealt with it, so a queue may be left at any moment.
 type queues struct {
 	*effectService
-	spec   topology.ConsumerSpec
-	stream topology.StreamSpec
+	spec      topology.ConsumerSpec
+	stream    topology.StreamSpec
+	strangers *strangers
 
-	mu        sync.Mutex
-	served    map[string]*servedQueue
-	strangers int // of them
+	mu     sync.Mutex
+	served map[string]*servedQueue
 
 	lost int // messages in no queue, at the last search
 }
 
 type servedQueue struct {
-	stop     func()
-	spec     topology.ConsumerSpec
-	stranger bool
-	used     time.Time
+	stop  func()
+	queue topology.Queue
+	used  time.Time
 }
 
 // Arrival is a message that the server has stored, without its body.
 type Arrival struct {
 	Message
 	Queue topology.Queue // empty where the subject is in none
-	Size  int64          // of the body
+	// Stranger: the queue is of no open run and no policy of one, so it has no consumer of its own.
+	Stranger bool
+	Size     int64 // of the body
 }
 
 // Found is what waits in a shared stream.
@@ -63,7 +59,7 @@ type Found struct {
 	First, Last, Messages, Bytes uint64
 	// MaxBytes is the limit of the stream.
 	MaxBytes int64
-	// Full has the names of the queues with messages. A message behind Last may be in another one.
+	// Full has the names of the queues with messages, of strangers some thousand. A message behind Last may be in another one.
 	Full map[string]bool
 }
 
@@ -97,7 +93,7 @@ func (q *queues) arrived(queue topology.Queue, subject string, told *nats.Msg) {
 	for _, name := range []string{jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.TimeStampHeaer, jetstream.LastSequenceHeader} {
 		added(name)
 	}
-	q.effect.Arrivals.Arrived(Arrival{Message{Subject: subject, Header: told.Header, Seq: seq}, queue, size})
+	q.effect.Arrivals.Arrived(Arrival{Message{Subject: subject, Header: told.Header, Seq: seq}, queue, !q.knows(queue), size})
 }
 
 // messageSizeHeader is where the server tells the size of a body.
@@ -105,7 +101,8 @@ const messageSizeHeader = "Nats-Msg-Size"
 
 // serveQueues works on all queues of a shared stream until the context ends.
 func (s *effectService) serveQueues(ctx context.Context, spec topology.ConsumerSpec) {
-	q := &queues{effectService: s, spec: spec, stream: topology.Stream(spec.Stream), served: map[string]*servedQueue{}}
+	q := &queues{effectService: s, spec: spec, stream: topology.Stream(spec.Stream), strangers: newStrangers(), served: map[string]*servedQueue{}}
+	q.serving.Go(func() { q.serveStrangers(ctx) })
 	_ = beginAgain.Keep(ctx, func() (bool, error) {
 		err := q.hear(ctx)
 		return ctx.Err() != nil, err
@@ -128,37 +125,38 @@ func (q *queues) hear(ctx context.Context) error {
 		return fmt.Errorf("hear of submissions: %w", err)
 	}
 	defer func() { _ = told.Unsubscribe() }()
-	for wait := time.Duration(0); retry.Sleep(ctx, wait); {
+	for {
 		if err := q.find(ctx); err != nil {
 			return err
 		}
-		wait = findEvery
-		if q.servesStrangers() {
-			wait = strangersEvery
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(findEvery):
+		case <-q.strangers.search:
 		}
 	}
-	return nil
 }
 
-// serve serves a queue, where it is served or there is room for another stranger: a later search finds the others.
-func (q *queues) serve(ctx context.Context, queue topology.Queue) {
-	stranger := !q.knows(queue)
+// serve serves a queue, alone or among strangers.
+func (q *queues) serve(ctx context.Context, queue topology.Queue) (known bool) {
+	known = q.knows(queue)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if s := q.served[queue.Name]; s != nil {
 		s.used = time.Now()
-		return
+		return true
 	}
-	if stranger && q.strangers >= mostStrangers || ctx.Err() != nil {
-		return
+	if !known {
+		q.strangers.add(queue)
+		return false
 	}
-	if stranger {
-		q.strangers++
+	if ctx.Err() == nil {
+		serving, stop := context.WithCancel(ctx)
+		q.served[queue.Name] = &servedQueue{stop: stop, queue: queue, used: time.Now()}
+		q.effectService.serve(serving, &q.serving, q.spec.ForQueue(queue), "")
 	}
-	serving, stop := context.WithCancel(ctx)
-	s := &servedQueue{stop: stop, spec: q.spec.ForQueue(queue), stranger: stranger, used: time.Now()}
-	q.served[queue.Name] = s
-	q.effectService.serve(serving, &q.serving, s.spec, "")
+	return true
 }
 
 // knows reports whether a queue is one of those of open runs and their policies, of which there is a bounded number.
@@ -174,15 +172,9 @@ func (q *queues) knows(queue topology.Queue) bool {
 	return q.runs[queue.Run] != nil
 }
 
-func (q *queues) servesStrangers() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.strangers > 0
-}
-
 // find serves the queues of all messages on the stream, and leaves empty ones.
 func (q *queues) find(ctx context.Context) error {
-	began, full, lost, found := time.Now(), map[string]bool{}, 0, Found{}
+	began, full, strangers, lost, found := time.Now(), map[string]bool{}, 0, 0, Found{}
 	for offset := 0; ; {
 		page, err := q.subjects(ctx, offset)
 		if err != nil {
@@ -197,10 +189,15 @@ func (q *queues) find(ctx context.Context) error {
 				lost += int(n)
 				continue
 			}
-			if !full[queue.Name] {
-				full[queue.Name] = true
-				q.serve(ctx, queue)
+			if full[queue.Name] {
+				continue
 			}
+			if !q.serve(ctx, queue) {
+				if strangers++; strangers > rememberedStrangers {
+					continue
+				}
+			}
+			full[queue.Name] = true
 		}
 		if offset += len(page.State.Subjects); offset >= page.Total || len(page.State.Subjects) == 0 {
 			break
@@ -216,28 +213,39 @@ func (q *queues) find(ctx context.Context) error {
 	return q.leave(ctx, began, full)
 }
 
-// leave ends the service of queues that were empty, and were not heard of since the search began. The server removes their consumers after a while, and
-// those of strangers are removed here: there could be one for each message.
+// leave ends the service of queues that were empty, and were not heard of since the search began. The server removes their consumers after a while. One that
+// has become a stranger's is removed here, as the strangers' consumer must be the only one that selects its messages.
 func (q *queues) leave(ctx context.Context, began time.Time, full map[string]bool) error {
-	var strangers []topology.ConsumerSpec
+	var strangers []topology.Queue
 	q.mu.Lock()
 	for name, s := range q.served {
-		if full[name] || s.used.After(began) || !s.stranger && began.Sub(s.used) < queueRests {
+		if full[name] || s.used.After(began) || began.Sub(s.used) < queueRests {
 			continue
 		}
 		s.stop()
 		delete(q.served, name)
-		if s.stranger {
-			q.strangers--
-			strangers = append(strangers, s.spec)
+		if !q.knows(s.queue) {
+			strangers = append(strangers, s.queue)
 		}
 	}
 	q.mu.Unlock()
-	for _, spec := range strangers {
-		err := q.env.Log.JetStream().DeleteConsumer(ctx, spec.Stream, spec.Name)
-		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) && !gone(err) {
-			return fmt.Errorf("remove consumer %s of %s: %w", spec.Name, spec.Stream, err)
+	return q.removeConsumers(ctx, strangers)
+}
+
+// removeConsumers removes the consumers that queues have alone.
+func (q *queues) removeConsumers(ctx context.Context, queues []topology.Queue) error {
+	for _, queue := range queues {
+		if err := q.removeConsumer(ctx, q.spec.ForQueue(queue)); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func (q *queues) removeConsumer(ctx context.Context, spec topology.ConsumerSpec) error {
+	err := q.env.Log.JetStream().DeleteConsumer(ctx, spec.Stream, spec.Name)
+	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) && !gone(err) {
+		return fmt.Errorf("remove consumer %s of %s: %w", spec.Name, spec.Stream, err)
 	}
 	return nil
 }

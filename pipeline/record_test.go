@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,14 @@ func TestCallAgain(t *testing.T) {
 	}
 	if n := p.ofType(t, testRun, events.RolloutAnnotatedType)[rollout(0)]; n != parts || len(again) != parts+1 || again[0] || !again[1] {
 		t.Errorf("%d parts in %d calls, the first ones again: %v", n, len(again), again[:2])
+	}
+}
+
+// A service without slots, as a flag of 0 makes it, would wait for ever.
+func TestNoSlots(t *testing.T) {
+	err := pipeline.RunEffect(t.Context(), pipeline.Env{}, pipeline.Effect{Name: topology.Scorer})
+	if err == nil || !strings.Contains(err.Error(), "0 slots") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -34,8 +34,6 @@ type Rerun struct {
 	Outcome func(ctx context.Context, recorded events.Event) (*events.Event, error)
 	// Until is the last sequence of the recorded run that is copied; 0 copies all.
 	Until uint64
-	// Wait, if set, is called with the recorded time of each event before it is copied.
-	Wait func(ctx context.Context, at time.Time) error
 	// Progress, if set, is told of each recorded event.
 	Progress func(seq uint64)
 }
@@ -152,11 +150,6 @@ func (w *rerun) close() {
 func (w *rerun) event(e events.Event) error {
 	if e.Type != events.StageWaitedType { // until it is folded nobody is overdue by the time that it is about
 		if err := w.sleepers(e.Time); err != nil {
-			return err
-		}
-	}
-	if w.Wait != nil {
-		if err := w.Wait(w.ctx, e.Time); err != nil {
 			return err
 		}
 	}

@@ -4,66 +4,14 @@ package redact
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 
-	"github.com/pelletier/go-toml/v2"
-	"github.com/zricethezav/gitleaks/v8/config"
-	"github.com/zricethezav/gitleaks/v8/detect"
-	"github.com/zricethezav/gitleaks/v8/report"
+	"github.com/rondo-rl/rondo/redact/rules"
 )
 
 // window is what is searched at once, as some rules take the square of it; overlap is more than a PEM key of 8192 bits has.
 const window, overlap = 16 << 10, 8 << 10
-
-// detectors have the default rules of gitleaks: all of them, or none of those that have a guard.
-type detectors struct {
-	all, unguarded *detect.Detector
-	guards         []guard
-}
-
-// load makes the detectors for the first text that is searched, as their rules take 12 MB.
-var load = sync.OnceValues(func() (*detectors, error) {
-	d, err := newDetectors()
-	if err != nil {
-		return nil, fmt.Errorf("read the rules for secrets: %w", err)
-	}
-	return d, nil
-})
-
-func newDetectors() (*detectors, error) {
-	// Not by detect.NewDetectorDefaultConfig, which goes by way of settings that the whole process shares.
-	var settings config.ViperConfig
-	if err := toml.Unmarshal([]byte(config.DefaultConfig), &settings); err != nil {
-		return nil, err
-	}
-	rules, err := settings.Translate()
-	if err != nil {
-		return nil, err
-	}
-	d := &detectors{all: detect.NewDetector(rules)}
-	rules.Rules = maps.Clone(rules.Rules)
-	if d.guards, err = guardsOf(rules.Rules); err != nil {
-		return nil, err
-	}
-	d.unguarded = detect.NewDetector(rules)
-	for _, each := range []*detect.Detector{d.all, d.unguarded} {
-		each.IgnoreGitleaksAllow = true // a comment beside a secret is no reason to let it out
-	}
-	return d, nil
-}
-
-// find searches a part of a text.
-func (d *detectors) find(part string) []report.Finding {
-	lower, ok := lower(part)
-	if ok && !slices.ContainsFunc(d.guards, func(g guard) bool { return g.may(part, lower) }) {
-		return d.unguarded.DetectString(part)
-	}
-	return d.all.DetectString(part)
-}
 
 // Span is a part of a text, in bytes, that is a secret by a rule.
 type Span struct {
@@ -75,24 +23,23 @@ type Span struct {
 // words around it is found where it stands without them, too. It takes milliseconds for 160 KiB, or most of a minute where the text
 // is made for that: bound it by the context.
 func Find(ctx context.Context, text string) ([]Span, error) {
-	d, err := load()
+	set, err := rules.Default()
 	if err != nil {
 		return nil, err
 	}
-	rules := map[string]string{}
+	ruleOf := map[string]string{}
 	for _, part := range windows(text) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		for _, f := range d.find(part) {
-			secret := cmp.Or(f.Secret, f.Match)
-			if rule, known := rules[secret]; secret != "" && (!known || f.RuleID < rule) { // findings are in no order
-				rules[secret] = f.RuleID
+		for _, f := range set.Find(part) {
+			if rule, known := ruleOf[f.Secret]; f.Secret != "" && (!known || f.Rule < rule) {
+				ruleOf[f.Secret] = f.Rule
 			}
 		}
 	}
 	var all []Span
-	for secret, rule := range rules {
+	for secret, rule := range ruleOf {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}

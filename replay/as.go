@@ -5,13 +5,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/pipeline"
-	"github.com/rondo-rl/rondo/retry"
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
 	"github.com/rondo-rl/rondo/services/scorer"
 	"github.com/rondo-rl/rondo/services/trainerfeeder"
@@ -50,8 +48,6 @@ type Options struct {
 	Sandboxes
 	// Until is the last sequence that is copied; 0 copies all.
 	Until uint64
-	// RecordedTime takes as long as the recorded run did.
-	RecordedTime bool
 	// Progress, if set, receives the sequence of each recorded event.
 	Progress func(seq uint64)
 }
@@ -68,9 +64,6 @@ func As(ctx context.Context, log *eventlog.Log, o Options) (pipeline.RerunResult
 	}
 	defer stop()
 	r := pipeline.Rerun{Log: log, From: o.Run, To: o.As, Config: o.Config, Deciders: deciders, Until: o.Until, Outcome: outcome, Progress: o.Progress}
-	if o.RecordedTime {
-		r.Wait = recordedTime()
-	}
 	result, err := r.Run(ctx)
 	if err != nil {
 		err = fmt.Errorf("replay %s as %s: %w", o.Run, o.As, err)
@@ -102,16 +95,4 @@ func (o Options) outcomes(ctx context.Context, log *eventlog.Log, cfg runfile.Ru
 	}
 	again, stop = verifiedAgain(ctx, log, o.Run, o.As, cfg, o.Sandboxes)
 	return again, stop, nil
-}
-
-// recordedTime waits between events as long as it was between them when they were recorded.
-func recordedTime() func(context.Context, time.Time) error {
-	var first, began time.Time
-	return func(ctx context.Context, at time.Time) error {
-		if first.IsZero() {
-			first, began = at, time.Now()
-		}
-		retry.Sleep(ctx, time.Until(began.Add(at.Sub(first))))
-		return ctx.Err()
-	}
 }

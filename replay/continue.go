@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -51,7 +50,7 @@ func keepWhatHolds(learnt *events.Continued, cfg, next runfile.RunConfig) {
 	for _, t := range next.Tasks {
 		digests[t.Name] = t.Digest
 	}
-	sameRates := cfg.Curriculum != nil && next.Curriculum != nil && cmp.Or(cfg.Curriculum.PassAt, 1) == cmp.Or(next.Curriculum.PassAt, 1)
+	sameRates := cfg.Curriculum != nil && next.Curriculum != nil && cfg.Curriculum.Passes() == next.Curriculum.Passes()
 	sameBaselines := sameAdvantage(cfg.Advantage, next.Advantage) && reflect.DeepEqual(cfg.Shaping, next.Shaping)
 	sameServers := reflect.DeepEqual(cfg.Servers(), next.Servers())
 	for _, t := range cfg.Tasks {

@@ -3,6 +3,7 @@ package replay
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -52,13 +53,13 @@ func With(cfg runfile.RunConfig, settings []string) (runfile.RunConfig, error) {
 		return cfg, err
 	}
 	var f runfile.RunConfig
-	if err := yaml.UnmarshalWithOptions(text, &f, yaml.Strict()); err != nil {
+	if err := yamltext.Strict(text, &f); err != nil {
 		return cfg, fmt.Errorf("--set: %w", err)
 	}
 	if f.Advantage, err = advantage.ExpandPreset(f.Advantage); err != nil {
 		return cfg, fmt.Errorf("--set: %w", err)
 	}
-	f.Tasks, f.Rules = cfg.Tasks, cfg.Rules // no run file says these
+	f.Tasks = cfg.Tasks // no run file says these
 	err = f.Validate()
 	if err == nil {
 		_, err = advantage.New(f.Advantage.Estimator, f.Advantage.Params)
@@ -72,7 +73,7 @@ func With(cfg runfile.RunConfig, settings []string) (runfile.RunConfig, error) {
 func set(file map[string]any, path, value string) error {
 	keys := strings.Split(path, ".")
 	var v any
-	if err := yamltext.Unmarshal([]byte(value), &v); err != nil {
+	if err := yamltext.Strict([]byte(value), &v); err != nil {
 		return fmt.Errorf("value: %w", err)
 	}
 	// Another estimator has other parameters, and a preset brings its own estimator.
@@ -82,8 +83,23 @@ func set(file map[string]any, path, value string) error {
 			delete(section, "estimator")
 		}
 	}
+	if err := runfile.CheckWritten(written(keys, v), &runfile.RunConfig{}); err != nil {
+		return err
+	}
 	_, err := put(file, keys, v)
 	return err
+}
+
+// written is a run file that says this one setting.
+func written(keys []string, v any) any {
+	for _, key := range slices.Backward(keys) {
+		if _, err := strconv.Atoi(key); err == nil {
+			v = []any{v}
+		} else {
+			v = map[string]any{key: v}
+		}
+	}
+	return v
 }
 
 // put gives a copy of a tree with a value at a place.

@@ -19,6 +19,7 @@ type ToolsReplayed struct {
 	Turns    int    `json:"turns"`
 	Calls    int    `json:"calls"`
 	Outside  int    `json:"outside"`  // calls of servers outside of the sandbox, which are not made again
+	Agent    int    `json:"agent"`    // turns of agents, which ran their calls themselves: they are not run again
 	Verified int    `json:"verified"` // rollouts whose verifier ran again
 	// Different are the rollouts in which anything came out differently, and Differences counts what did.
 	Different   int                `json:"different"`
@@ -93,6 +94,7 @@ func (t *ToolsReplayed) add(r repeated) {
 	t.Turns += r.Turns
 	t.Calls += r.Calls
 	t.Outside += r.Outside
+	t.Agent += r.Agent
 	if r.verified {
 		t.Verified++
 	}

@@ -64,9 +64,8 @@ func TestImpostors(t *testing.T) {
 func TestSilentSandboxIsGivenUp(t *testing.T) {
 	cancelGrace = 50 * time.Millisecond
 	t.Cleanup(func() { cancelGrace = defaultCancelGrace })
-	c := impostor(t, func(*os.File, wire.Request) {})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	c := impostor(t, func(*os.File, wire.Request) { cancel(context.DeadlineExceeded) }) // it has the request, and is silent
 	if _, _, err := c.call(ctx, wire.Request{Op: wire.OpRead}, 100, nil); !errors.Is(err, ErrClosed) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("call: %v, want ErrClosed and the deadline", err)
 	}

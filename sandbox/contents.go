@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"io/fs"
+	"os"
 
 	"github.com/rondo-rl/rondo/sandbox/internal/archive"
 )
@@ -22,6 +23,9 @@ type ChangeFound struct{ Differs, Links bool }
 
 // PackTo is Pack of a tree whose archive need not fit into memory. After an error what it wrote is void.
 func PackTo(w io.Writer, fsys fs.FS) error { return archive.PackTo(w, fsys) }
+
+// UnpackTo writes an archive of Pack or ChangesTo below a folder of the host. Hostile archives are refused: what it wrote before that stays.
+func UnpackTo(root *os.Root, from io.Reader) error { return archive.Unpack(root, from) }
 
 // Contents describes every path of an archive of Pack or Changes: a file's mode, size and SHA-256, a folder's mode, a link's target, or
 // that a change deletes it. No data is an empty archive. Hostile archives are refused as Unpack refuses them.

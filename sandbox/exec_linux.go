@@ -33,8 +33,20 @@ func (s *Sandbox) Exec(ctx context.Context, c Command) (Result, error) {
 	if f := newFollower(c, request.Output, end); f != nil {
 		request.Stream, output = true, f.take
 	}
+	if c.Stop != nil {
+		go func() {
+			select {
+			case <-c.Stop:
+				end(errStopped)
+			case <-ctx.Done():
+			}
+		}()
+	}
 	return s.exec(ctx, request, c.Stdin, wall, output)
 }
+
+// errStopped ends a command by Command.Stop.
+var errStopped = errors.New("stopped")
 
 // Bounds of a channel. A greeting must fit into an empty socket.
 const (
@@ -80,7 +92,8 @@ func (s *Sandbox) exec(ctx context.Context, request wire.Request, stdin []byte, 
 	defer cancel()
 	const markers = 256 // lines that say what is missing
 	response, body, err := s.conn.follow(deadline, request, 2*int64(request.Output)+int64(request.Report)+markers, stdin, output)
-	if err != nil {
+	stopped := errors.Is(err, errStopped) && !errors.Is(err, ErrClosed) && response.Exec != nil && response.Error == nil
+	if err != nil && !stopped {
 		return Result{}, s.failed("run "+request.Argv[0], err, kills)
 	}
 	e := response.Exec
@@ -90,7 +103,7 @@ func (s *Sandbox) exec(ctx context.Context, request wire.Request, stdin []byte, 
 	result := Result{
 		ExitCode: e.ExitCode, Stdout: body[:e.StdoutBytes:e.StdoutBytes], Stderr: body[e.StdoutBytes : len(body)-e.ReportBytes], DroppedBytes: e.Dropped,
 		Sent: body[len(body)-e.ReportBytes:], SentDropped: e.ReportDropped,
-		Signaled: e.Signaled, TimedOut: e.TimedOut, OutOfMemory: e.OutOfMemory || s.group.oomKills() > kills, OutputExceeded: e.OutputExceeded,
+		Signaled: e.Signaled, TimedOut: e.TimedOut, Stopped: stopped, OutOfMemory: e.OutOfMemory || s.group.oomKills() > kills, OutputExceeded: e.OutputExceeded,
 		Duration: time.Since(begin), Starved: time.Duration(e.StarvedMillis) * time.Millisecond, Leftovers: e.Leftovers, PID: e.PID, Log: e.Log,
 	}
 	if e.Detached != 0 {

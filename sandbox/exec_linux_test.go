@@ -221,3 +221,27 @@ func TestLargeMessages(t *testing.T) {
 		t.Errorf("one byte too many: %v, want ErrTooLarge", err)
 	}
 }
+
+// TestStop: a command that its owner ends has what it wrote, and the sandbox what it left.
+func TestStop(t *testing.T) {
+	sb := sandboxtest.New(t, sandbox.Spec{Name: "stop"})
+	stop := make(chan struct{})
+	go func() {
+		defer close(stop)
+		for t.Context().Err() == nil {
+			if there, err := sb.ReadFile(t.Context(), "a.txt", 100); err == nil && len(there) > 0 {
+				return
+			}
+		}
+	}()
+	result := run(t, sb, sandbox.Command{Argv: []string{"sh", "-c", "echo said; setsid sh -c 'echo left > a.txt; sleep 3600' & sleep 3600"}, Stop: stop, Wall: time.Minute})
+	if !result.Stopped || result.TimedOut || string(result.Stdout) != "said\n" || result.Leftovers == 0 {
+		t.Errorf("%+v", result)
+	}
+	if left := output(t, sb, "cat a.txt"); left != "left" {
+		t.Errorf("it left %q", left)
+	}
+	if result := run(t, sb, sandbox.Command{Argv: []string{"true"}, Stop: make(chan struct{})}); result.Stopped || result.ExitCode != 0 {
+		t.Errorf("one that nobody ends: %+v", result)
+	}
+}

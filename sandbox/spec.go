@@ -2,8 +2,8 @@
 // fresh root with read-only views of the host's system folders, no network but its own loopback, no capabilities, a system call
 // filter, and limits on memory, processes, disk, output and time.
 //
-// One Sandbox is held for as long as its work lasts (a rollout); its first process is this program itself, started again, which
-// answers requests over an inherited socket before the program's main runs. When the owner dies, however, the sandbox dies.
+// A Sandbox lasts as long as its work, a rollout for example. Its first process is rondo-sandbox-init, or this program started again; it answers
+// requests over an inherited socket. The sandbox dies with its owner, however the owner dies.
 //
 // Linux 5.14 or newer on amd64 or arm64 is needed, as root or as an ordinary user. Other systems build and answer ErrUnsupported. Where
 // the kernel refuses namespaces there are weaker levels for who accepts them; see Isolations.
@@ -78,7 +78,7 @@ type Limits struct {
 	PIDs int
 	// Wall bounds one command (60 s).
 	Wall time.Duration
-	// CPUs bounds the processor time per time, 0.5 for half of one processor; 0 does not. Without control groups it does nothing.
+	// CPUs is the quota in cores: 0.5 is half of one. 0 means unlimited. Without control groups it has no effect.
 	CPUs float64
 	// OutputBytes bounds what is kept of each of a command's two streams, half of it the start and half the end (64 KiB).
 	OutputBytes int
@@ -280,6 +280,8 @@ type Command struct {
 	Stdout, Stderr io.Writer
 	// Background lets Exec return at once and the command run until the sandbox is closed. Its output goes to Result.Log.
 	Background bool
+	// Stop ends the command, as its limits do, when it is closed; nil never is.
+	Stop <-chan struct{}
 	// Channel gives the command a stream socket as descriptor ChannelFD; Result.Sent is what was written to it. A background command has none.
 	Channel *Channel
 }
@@ -305,6 +307,7 @@ type Result struct {
 	SentDropped int64
 	Signaled    bool // a signal ended it
 	TimedOut    bool
+	Stopped     bool // by Command.Stop
 	OutOfMemory bool
 	// OutputExceeded says that the command was killed for writing more than a thousand times its limit.
 	OutputExceeded bool

@@ -3,6 +3,7 @@ package schemas
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 
 	"github.com/invopop/jsonschema"
 
@@ -15,8 +16,31 @@ func generated(t events.Type) ([]byte, error) {
 	r := jsonschema.Reflector{Anonymous: true, DoNotReference: true, Mapper: mapped}
 	schema := r.Reflect(events.Payload(t))
 	schema.Title = string(t)
+	if t != events.RunOpenedType {
+		sentAlone(schema)
+	}
 	data, err := json.MarshalIndent(schema, "", "  ")
 	return append(data, '\n'), err
+}
+
+// sentAlone lets a turn's sampling leave out what was not sent, which a run has to say as null.
+func sentAlone(schema *jsonschema.Schema) {
+	for pair := schema.Properties.Oldest(); pair != nil; pair = pair.Next() {
+		property := pair.Value
+		if property.Items != nil {
+			property = property.Items
+		}
+		if property.Properties == nil {
+			continue
+		}
+		if pair.Key == "sampling" {
+			property.Required = slices.DeleteFunc(property.Required, func(key string) bool {
+				field, _ := property.Properties.Get(key)
+				return slices.ContainsFunc(field.OneOf, func(s *jsonschema.Schema) bool { return s.Type == "null" })
+			})
+		}
+		sentAlone(property)
+	}
 }
 
 // mapped spells the types that read and write as text.

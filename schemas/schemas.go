@@ -12,6 +12,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/wording"
 )
 
 //go:embed *.json
@@ -66,6 +67,9 @@ func Validate(t events.Type, payload []byte) error {
 	}
 	if err := schema.Validate(doc); err != nil {
 		return firstCause(err)
+	}
+	if key := wording.Twice(payload); key != "" {
+		return fmt.Errorf("the key %.80q is there twice", key)
 	}
 	return nil
 }

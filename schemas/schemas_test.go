@@ -58,6 +58,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"out of range":  {events.BatchConsumedType, `{"step": 0}`, "step: "},
 		"unknown field": {events.BatchConsumedType, `{"step": 1, "stepp": 2}`, "stepp"},
 		"not JSON":      {events.BatchConsumedType, `{"step": `, "not JSON"},
+		"twice":         {events.BatchConsumedType, `{"step": 1, "step": 2}`, `the key "step" is there twice`},
 		"nested":        {events.WeightsSubmittedType, `{"version":1,"run":"r","through_step":1,"files":[{"name":"a/b","blob":{"ref":"x","sha256":"y","size":1}}]}`, "files.0.name"},
 		"unknown type":  {events.Type("rollout.exploded"), `{}`, "unknown event type"},
 	} {

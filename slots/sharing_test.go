@@ -2,8 +2,10 @@ package slots
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,6 +181,15 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+// even gives numbers from 0 to 1 that fill the range evenly, in whatever order goroutines draw them: chance alone would give a tenant long calls now and then.
+func even() func() float64 {
+	var drawn atomic.Uint64
+	return func() float64 {
+		_, part := math.Modf(float64(drawn.Add(1)) * math.Phi)
+		return part
+	}
+}
+
 // TestSharing plays at random: no slot is free while anyone waits for longer than a pull, those that always have work have equal slot time, the one
 // that hangs no more than that, and who comes waits for no more than a few leases of others.
 func TestSharing(t *testing.T) {
@@ -203,7 +214,8 @@ func shareAtRandom(t *testing.T, random *rand.Rand, total, busy, bursts int, han
 	var equals []*load
 	for i := range busy {
 		most := time.Duration(100+random.IntN(3000)) * time.Millisecond
-		call := func() time.Duration { return time.Duration(float64(most) * rand.Float64()) }
+		next := even()
+		call := func() time.Duration { return time.Duration(float64(most) * next()) }
 		equals = append(equals, p.join(fmt.Sprint("busy", i), &load{always: true, call: call}))
 	}
 	for i := range bursts {
@@ -267,7 +279,8 @@ func TestShortAndLongCallsHaveEqualTime(t *testing.T) {
 		const settling, measuring = 5 * time.Minute, 5 * time.Minute
 		p := newPlay(8)
 		about := func(d time.Duration) func() time.Duration {
-			return func() time.Duration { return time.Duration(2 * float64(d) * rand.Float64()) }
+			next := even()
+			return func() time.Duration { return time.Duration(2 * float64(d) * next()) }
 		}
 		short := p.join("short", &load{always: true, call: about(20 * time.Millisecond)})
 		long := p.join("long", &load{always: true, call: about(time.Minute)})

@@ -20,11 +20,15 @@ type Slots struct {
 	waiting   []*Request // in the order in which they came
 	pulling   []*Request // their leases have not ended
 	accounted time.Time  // until when the slot times are known
+	now       func() time.Time
 }
 
 // New makes n slots.
-func New(n int) *Slots {
-	return &Slots{total: n, free: n, tenants: map[string]*tenant{}}
+func New(n int) *Slots { return NewWithClock(n, time.Now) }
+
+// NewWithClock makes n slots for a simulation that has a clock of its own.
+func NewWithClock(n int, now func() time.Time) *Slots {
+	return &Slots{total: n, free: n, tenants: map[string]*tenant{}, now: now}
 }
 
 // Total is the number of slots, free or not.
@@ -40,11 +44,14 @@ func (s *Slots) Load() float64 {
 // Tenant is one of those that share the slots, such as a run.
 type Tenant struct {
 	*Slots
-	name string
+	name, kind string
 }
 
 // Tenant names who a use of slots is counted for.
-func (s *Slots) Tenant(name string) Tenant { return Tenant{s, name} }
+func (s *Slots) Tenant(name string) Tenant { return Tenant{s, name, ""} }
+
+// Kind is the tenant with work of some kind, which fails apart: what others of its kinds do well says nothing about this one.
+func (t Tenant) Kind(kind string) Tenant { return Tenant{t.Slots, t.name, kind} }
 
 // tenant is what is known of one. One of which nothing is known is as one that was never there.
 type tenant struct {
@@ -53,8 +60,8 @@ type tenant struct {
 	requests int
 	// used is its slot time of the last minute, in seconds; after a minute a second counts 1/e of a second.
 	used float64
-	// failed: the last of its messages was not handled well.
-	failed bool
+	// failed are the kinds of which the last message was not handled well.
+	failed map[string]bool
 }
 
 // recent is the time constant of the slot times.
@@ -146,7 +153,11 @@ func (t Tenant) Settled(well bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	tenant := t.tenant(t.name)
-	tenant.failed = !well
+	if well {
+		delete(tenant.failed, t.kind)
+	} else {
+		tenant.failed[t.kind] = true
+	}
 	t.giveBack(tenant, 1)
 }
 
@@ -192,14 +203,14 @@ func (s *Slots) grant() {
 // A pull under way wants, too, what its request was not given: where its tenant comes first the slot waits for the end of that pull, and next is
 // nil. It is nil as well where nobody may have the slot. The caller holds mu.
 func (s *Slots) next() (best *Request) {
-	pulling := false
+	pulling, tries := false, s.failing()
 	for _, r := range s.waiting {
-		if s.may(r) && (best == nil || s.before(r, best)) {
+		if s.may(r, tries) && (best == nil || s.before(r, best)) {
 			best = r
 		}
 	}
 	for _, r := range s.pulling {
-		if s.may(r) && best != nil && r.tenant != best.tenant && s.before(r, best) {
+		if s.may(r, tries) && best != nil && r.tenant != best.tenant && s.before(r, best) {
 			best, pulling = r, true
 		}
 	}
@@ -225,15 +236,29 @@ func (s *Slots) before(a, b *Request) bool {
 // takes a slot back from a handler, and others find these slots at once. The only slot is not kept.
 const keptShare = 8
 
-// may reports whether a request may have another slot.
-func (s *Slots) may(r *Request) bool {
+// failing counts the slots in work of tenants whose last message failed. The caller holds mu.
+func (s *Slots) failing() (n int) {
+	for _, t := range s.tenants {
+		if len(t.failed) > 0 {
+			n += t.inWork
+		}
+	}
+	return n
+}
+
+// may reports whether a request may have another slot. A tenant whose last message failed tries one at a time also while others use all slots, or it
+// could never succeed again. tries are the slots that such tenants have: those that are kept are not theirs.
+func (s *Slots) may(r *Request, tries int) bool {
 	kept := min(s.total-1, max(1, s.total/keptShare))
-	return r.want > 0 && (s.free > kept || !r.tenant.failed)
+	if len(r.tenant.failed) == 0 || s.free > kept {
+		return r.want > 0
+	}
+	return r.want > 0 && r.tenant.inWork == 0 && tries < s.total-kept
 }
 
 // account brings the slot times up to now, and forgets tenants of which nothing is left. The caller holds mu.
 func (s *Slots) account() {
-	now := time.Now()
+	now := s.now()
 	elapsed := now.Sub(s.accounted).Seconds()
 	s.accounted = now
 	faded := math.Exp(-elapsed / recent.Seconds())
@@ -248,7 +273,7 @@ func (s *Slots) account() {
 func (s *Slots) tenant(name string) *tenant {
 	t := s.tenants[name]
 	if t == nil {
-		t = &tenant{}
+		t = &tenant{failed: map[string]bool{}}
 		s.tenants[name] = t
 	}
 	return t

@@ -203,3 +203,39 @@ func TestCancelledWorkSaysNothing(t *testing.T) {
 		}
 	})
 }
+
+// TestFailedTenantTriesAgain: a tenant whose last message failed gets a slot while another uses all of them, one at a time, and its part when it has
+// succeeded. Those that fail never have the kept slots.
+func TestFailedTenantTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(8)
+		a, b := s.Tenant("a"), s.Tenant("b")
+		fail := func(tenant Tenant) {
+			take(tenant, 1)
+			time.Sleep(time.Second)
+			tenant.Settled(false)
+		}
+		fail(a)
+		if n := take(b, 8); n != 8 {
+			t.Fatalf("the other has %d slots", n)
+		}
+		try, second := a.Ask(1), a.Ask(1)
+		b.Settled(true)
+		a.End(given(t, try), 0)
+		b.Settled(true)
+		waits(t, second)
+		b.Settled(true) // two are free, which is more than the kept one
+		a.End(given(t, second), 0)
+		s = New(8)
+		for _, name := range []string{"1", "2", "3", "4", "5", "6", "7", "8", "9"} {
+			fail(s.Tenant(name))
+		}
+		inWork := 0
+		for _, name := range []string{"1", "2", "3", "4", "5", "6", "7", "8", "9"} {
+			inWork += take(s.Tenant(name), 1)
+		}
+		if well := take(s.Tenant("well"), 1); inWork != 7 || well != 1 {
+			t.Errorf("those that fail have %d slots, and one that does not finds %d", inWork, well)
+		}
+	})
+}

@@ -97,7 +97,7 @@ func (b *Batch) metadata() (*metadata, error) {
 	meta := &metadata{}
 	meta.add("kind", batchKind)
 	named := b.columnNames()
-	meta.add("schema_version", b.form().schema())
+	meta.add("schema_version", BatchSchema)
 	meta.addText("run_id", b.Run)
 	meta.addText("feed", b.Feed)
 	meta.addInt("step", b.Step)
@@ -162,7 +162,7 @@ func decodeBatch(file []byte) (*Batch, error) {
 		}
 		return rows
 	}
-	meta, rows, err := readArrow(f.columns(), batchKind, f.schema(), file, makeRows)
+	meta, rows, err := readArrow(f.columns(), batchKind, BatchSchema, file, makeRows)
 	if err != nil {
 		return nil, err
 	}

@@ -12,15 +12,9 @@ import (
 // Limits of an Arrow file, held by encoder and decoder alike. All are far above what a rollout or a batch needs, below what a reader
 // elsewhere refuses (arrow-go: a body of 256 MiB), and let a hostile file take no more than about 2 GiB of memory.
 const (
-	// TrajectorySchema and BatchSchema are the versions of the files' columns and metadata. Trajectories with reasoning have the version
-	// ReasonedSchema, those with several policy versions in a message VersionedSchema, and those with token columns ColumnedSchema.
+	// TrajectorySchema and BatchSchema are the versions of the files' columns and metadata.
 	TrajectorySchema = "1"
-	ReasonedSchema   = "2"
-	VersionedSchema  = "3"
-	ColumnedSchema   = "4"
-	// ConstrainedSchema is the version of those with constrained messages.
-	ConstrainedSchema = "5"
-	BatchSchema       = "2"
+	BatchSchema      = "1"
 	// MaxArrowFile is the largest file in bytes.
 	MaxArrowFile = 256 << 20
 	// MaxArrowTokens is the largest number of tokens in a file.
@@ -114,7 +108,7 @@ func invalid(err *error) {
 }
 
 // openArrow checks a file, its metadata's kind and version, and its columns.
-func openArrow[R any](columns []column[R], kind string, file []byte, maxBatches int, versions ...string) (*arrow.Schema, error) {
+func openArrow[R any](columns []column[R], kind string, file []byte, maxBatches int, version string) (*arrow.Schema, error) {
 	if len(file) > MaxArrowFile {
 		return nil, fmt.Errorf("%w: a file of %d bytes (limit %d)", ErrTooLarge, len(file), MaxArrowFile)
 	}
@@ -126,7 +120,7 @@ func openArrow[R any](columns []column[R], kind string, file []byte, maxBatches 
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	defer reader.Close()
-	if err := checkMetadata(reader.Schema().Metadata(), kind, versions); err != nil {
+	if err := checkMetadata(reader.Schema().Metadata(), kind, version); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if err := checkSchema(columns, reader.Schema()); err != nil {

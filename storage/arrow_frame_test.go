@@ -13,7 +13,7 @@ import (
 // TestFramesAreTheLibrarys: a frame that is made of one with other texts has the bytes that the library writes.
 func TestFramesAreTheLibrarys(t *testing.T) {
 	var sets [][]arrow.Field
-	for _, columns := range [][]column[messageRow]{messageColumns, reasonedColumns, versionedColumns, columnedColumns} {
+	for _, columns := range [][]column[messageRow]{messageColumns, messageColumns[:20]} {
 		var fields []arrow.Field
 		for _, c := range columns {
 			fields = append(fields, c.field)

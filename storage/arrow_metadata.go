@@ -2,7 +2,6 @@ package storage
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -35,7 +34,7 @@ func (m *metadata) size() int {
 // annotations are the metadata of a file that was read.
 type annotations map[string]string
 
-func checkMetadata(found arrow.Metadata, kind string, versions []string) error {
+func checkMetadata(found arrow.Metadata, kind, version string) error {
 	values := found.ToMap()
 	if len(values) != found.Len() {
 		return fmt.Errorf("metadata: a key appears twice")
@@ -43,8 +42,8 @@ func checkMetadata(found arrow.Metadata, kind string, versions []string) error {
 	if values["kind"] != kind {
 		return fmt.Errorf("metadata: kind is %.40q, want %q", values["kind"], kind)
 	}
-	if !slices.Contains(versions, values["schema_version"]) {
-		return fmt.Errorf("metadata: schema version is %.40q, this program reads %q", values["schema_version"], strings.Join(versions, " and "))
+	if values["schema_version"] != version {
+		return fmt.Errorf("metadata: schema version is %.40q, this program reads %q", values["schema_version"], version)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package storage
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -38,65 +37,10 @@ var messageColumns = []column[messageRow]{
 	stringColumn("workspace", func(r *messageRow) *string { return &r.Workspace }),
 	timeColumn("started_at", func(r *messageRow) *time.Time { return &r.StartedAt }),
 	durationColumn("duration", func(r *messageRow) *time.Duration { return &r.Duration }),
-}
-
-// reasonedColumns are those of a trajectory in which a message has reasoning, and versionedColumns of one with tokens of several versions in a
-// message, columnedColumns of one with token columns, and constrainedColumns of one with constrained messages. Others are written as they were before there was any.
-var (
-	reasonedColumns    = append(slices.Clip(messageColumns), stringColumn("reasoning", func(r *messageRow) *string { return &r.Reasoning }))
-	versionedColumns   = append(slices.Clip(reasonedColumns), messageVersionsColumn("version_spans", func(r *messageRow) *[]VersionSegment { return &r.Versions }))
-	columnedColumns    = append(slices.Clip(versionedColumns), stringColumn("token_columns", func(r *messageRow) *string { return &r.columns }))
-	constrainedColumns = append(slices.Clip(columnedColumns), boolColumn("constrained", func(r *messageRow) *bool { return &r.Constrained }))
-)
-
-// form is the version and the columns of the trajectory's file.
-func (t *Trajectory) form() (schema string, columns []column[messageRow]) {
-	switch {
-	case slices.ContainsFunc(t.Messages, func(m Message) bool { return m.Constrained }):
-		return ConstrainedSchema, constrainedColumns
-	case t.HasColumns():
-		return ColumnedSchema, columnedColumns
-	case t.hasVersions():
-		return VersionedSchema, versionedColumns
-	case slices.ContainsFunc(t.Messages, func(m Message) bool { return m.Reasoning != "" }):
-		return ReasonedSchema, reasonedColumns
-	}
-	return TrajectorySchema, messageColumns
-}
-
-// formOf reads a file's form from its metadata. A file that is broken has the oldest form: reading it then gives the error.
-func formOf(file []byte) (schema string, columns []column[messageRow]) {
-	switch schema = schemaVersion(file); schema {
-	case ConstrainedSchema:
-		return schema, constrainedColumns
-	case ColumnedSchema:
-		return schema, columnedColumns
-	case VersionedSchema:
-		return schema, versionedColumns
-	case ReasonedSchema:
-		return schema, reasonedColumns
-	}
-	return TrajectorySchema, messageColumns
-}
-
-// schemaVersion is the one in a file's metadata, or "": it is read without the library, which would read all columns' types for it.
-func schemaVersion(file []byte) (version string) {
-	defer func() {
-		if recover() != nil { // offsets that lead nowhere
-			version = ""
-		}
-	}()
-	if len(file) > MaxArrowFile || checkArrow(file, 1) != nil {
-		return ""
-	}
-	schema, _ := subTable(footerOf(file), footerSchema)
-	for i := range vectorLen(schema, schemaMetadata) {
-		entry := element(schema, schemaMetadata, i)
-		if textOf(entry, entryKey) == "schema_version" {
-			return textOf(entry, entryValue)
-		}
-	}
-	return ""
+	stringColumn("reasoning", func(r *messageRow) *string { return &r.Reasoning }),
+	messageVersionsColumn("version_spans", func(r *messageRow) *[]VersionSegment { return &r.Versions }),
+	stringColumn("token_columns", func(r *messageRow) *string { return &r.columns }),
+	boolColumn("constrained", func(r *messageRow) *bool { return &r.Constrained }),
 }
 
 // EncodeTrajectory makes a trajectory file: Arrow IPC file format, zstd, one record batch; schemas/arrow.md describes it.
@@ -127,8 +71,7 @@ func encodeTrajectory(t *Trajectory) ([]byte, error) {
 			return nil, fmt.Errorf("%w: more than %d bytes of token columns", ErrTooLarge, maxArrowJSON)
 		}
 	}
-	_, columns := t.form()
-	return writeArrow(columns, meta, rows)
+	return writeArrow(messageColumns, meta, rows)
 }
 
 func (t *Trajectory) metadata() (*metadata, error) {
@@ -146,8 +89,7 @@ func (t *Trajectory) metadata() (*metadata, error) {
 	low, high := versions.bounds()
 	meta := &metadata{}
 	meta.add("kind", trajectoryKind)
-	schema, _ := t.form()
-	meta.add("schema_version", schema)
+	meta.add("schema_version", TrajectorySchema)
 	meta.addText("run_id", t.Run)
 	meta.addText("group_id", t.Group)
 	meta.addText("rollout_id", t.Rollout)
@@ -174,8 +116,7 @@ func DecodeTrajectory(file []byte) (*Trajectory, error) {
 }
 
 func decodeTrajectory(file []byte) (*Trajectory, error) {
-	schema, columns := formOf(file)
-	meta, rows, err := readArrow(columns, trajectoryKind, schema, file, func(n int) []messageRow { return make([]messageRow, n) })
+	meta, rows, err := readArrow(messageColumns, trajectoryKind, TrajectorySchema, file, func(n int) []messageRow { return make([]messageRow, n) })
 	if err != nil {
 		return nil, err
 	}

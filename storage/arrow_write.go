@@ -148,15 +148,6 @@ func textAt(schema flatbuffers.Table, i int) int {
 	return int(entry.Vector(flatbuffers.UOffsetT(entry.Offset(entryValue))))
 }
 
-// textOf is a text of an entry.
-func textOf(entry flatbuffers.Table, slot flatbuffers.VOffsetT) string {
-	offset := flatbuffers.UOffsetT(entry.Offset(slot))
-	if offset == 0 {
-		return ""
-	}
-	return string(entry.ByteVector(entry.Pos + offset))
-}
-
 // writeFrame has the library write it.
 func writeFrame(schema *arrow.Schema, batches int) ([]byte, error) {
 	columns := make([]arrow.Array, schema.NumFields())

@@ -43,8 +43,8 @@ func TestHintColumns(t *testing.T) {
 		t.Errorf("%+v became %+v", b, back)
 	}
 	schema := readSchema(t, file)
-	if version, _ := schema.Metadata().GetValue("schema_version"); version != "5" || len(schema.FieldIndices("hints")) != 1 {
-		t.Errorf("schema version %s, columns %v", version, schema.Fields())
+	if len(schema.FieldIndices("hints")) != 1 {
+		t.Errorf("columns %v", schema.Fields())
 	}
 	for want, change := range map[string]func(*storage.Batch){
 		"teacher big-2":        func(b *storage.Batch) { b.Samples[0].TeacherLogprobs[1][2] = -1 },

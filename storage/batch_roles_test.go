@@ -23,9 +23,6 @@ func TestRoleColumn(t *testing.T) {
 	if again := encodeBatch(t, back); !bytes.Equal(again, file) || back.Samples[1].Role != "o" || len(back.Roles) != 2 {
 		t.Errorf("%+v became %+v", b, back)
 	}
-	if version, _ := readSchema(t, file).Metadata().GetValue("schema_version"); version != storage.RolesSchema {
-		t.Errorf("schema version %s", version)
-	}
 	for want, change := range map[string]func(*storage.Batch){
 		"role \"z\" is none of": func(b *storage.Batch) { b.Samples[0].Role = "z" },
 		"role \"a,b\"":          func(b *storage.Batch) { b.Roles = []string{"a,b"} },

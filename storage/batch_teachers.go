@@ -15,14 +15,6 @@ import (
 )
 
 const (
-	// TaughtSchema is the version of a batch file with log-probabilities of teachers.
-	TaughtSchema = "3"
-	// ColumnedBatchSchema is that of one with token columns and without hints, whether it has teachers or not.
-	ColumnedBatchSchema = "4"
-	// RolesSchema is that of one with roles, whatever else it has.
-	RolesSchema = "6"
-	// ConstrainedBatchSchema is that of one with tokens that were sampled under a constraint, whatever else it has.
-	ConstrainedBatchSchema = "7"
 	// teacherColumn begins the names of their columns.
 	teacherColumn = "logprobs_"
 	// teachersKey is the metadata that names them, with commas between.
@@ -100,23 +92,6 @@ func (b *Batch) constrained() (n int) {
 	return n
 }
 
-// schema is the version of the file. Without anything it is what it was before there were these.
-func (f form) schema() string {
-	switch {
-	case f.constrained:
-		return ConstrainedBatchSchema
-	case f.roles:
-		return RolesSchema
-	case f.hints:
-		return HintedSchema
-	case f.tokenColumns:
-		return ColumnedBatchSchema
-	case len(f.teachers) > 0:
-		return TaughtSchema
-	}
-	return BatchSchema
-}
-
 // columns are those of the file, in their order.
 func (f form) columns() []column[sampleRow] {
 	columns := slices.Clip(sampleColumns)
@@ -179,8 +154,6 @@ type Hint struct {
 }
 
 const (
-	// HintedSchema is the version of a batch file with hints, whether it has teachers and token columns or not.
-	HintedSchema = "5"
 	// hintsKey is the metadata that names the hinter, and the name of the column of the hints.
 	hintsKey = "hints"
 	// hintedKey is the metadata that names the teachers that take the hints, with commas between.

@@ -28,8 +28,8 @@ func taught(samples, tokens int) *storage.Batch {
 	return b
 }
 
-// TestTeacherColumns: each teacher's log-probabilities go through a file, in a column of their own. A batch without teachers is written as before there
-// were any.
+// TestTeacherColumns: each teacher's log-probabilities go through a file, in a column of their own. A batch without teachers has
+// nothing of them.
 func TestTeacherColumns(t *testing.T) {
 	b := taught(4, 5)
 	file := encodeBatch(t, b)

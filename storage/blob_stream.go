@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"strings"
 )
 
 // streamPiece is how much of a blob is read at once, in bytes.
@@ -19,12 +18,6 @@ const streamPiece = 4 << 20
 // between are ErrCorrupt, and not uploaded.
 func PutBlobFrom(ctx context.Context, s Store, r io.ReaderAt, size int64) (Ref, error) {
 	return PutKeyedFrom(ctx, s, BlobKey, r, size)
-}
-
-// PutNamedFrom is PutNamed of size bytes of r, which it reads as PutBlobFrom does.
-func PutNamedFrom(ctx context.Context, s Store, keyPrefix, ext string, r io.ReaderAt, size int64) (Ref, error) {
-	name := func(digest string) string { return keyPrefix + "-" + digest[:16] + "." + strings.TrimPrefix(ext, ".") }
-	return PutKeyedFrom(ctx, s, name, r, size)
 }
 
 // PutKeyedFrom is PutBlobFrom at another key of the content's digest.

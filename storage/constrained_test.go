@@ -8,7 +8,7 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// TestConstrainedFiles: the marks of constrained messages and tokens go through files. Files without any are written as before there were some.
+// TestConstrainedFiles: the marks of constrained messages and tokens go through files. Batch files without any have no column of them.
 func TestConstrainedFiles(t *testing.T) {
 	tr := &storage.Trajectory{Run: "r", Group: "g", Rollout: "g-0", Task: "t", StopReason: "finished", Messages: []storage.Message{
 		{Role: "user", TokenIDs: []int32{1, 2}, Logprobs: make([]float32, 2), LossMask: make([]bool, 2), PolicyVersion: -1},
@@ -37,11 +37,7 @@ func TestConstrainedFiles(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(read, b) {
 		t.Fatalf("%+v became %+v: %v", b, read, err)
 	}
-	if version, _ := readSchema(t, written).Metadata().GetValue("schema_version"); version != storage.ConstrainedBatchSchema {
-		t.Errorf("schema version %s", version)
-	}
-	tr.Messages[2].Constrained = false
-	if bytes.Contains(encodeTrajectory(t, tr), []byte("constrained")) || bytes.Contains(encodeBatch(t, taught(4, 5)), []byte("constrained")) {
+	if bytes.Contains(encodeBatch(t, taught(4, 5)), []byte("constrained")) {
 		t.Error("a file without any has something of them")
 	}
 	b.Samples[2].Constrained = []bool{true}

@@ -152,7 +152,7 @@ func TestPyarrowReadsBatches(t *testing.T) {
 	if got := read.Types["turns"]; !strings.Contains(got, "struct<start: int32") || !strings.Contains(got, "turn: int32") {
 		t.Errorf("type of turns is %s", got)
 	}
-	for key, want := range map[string]string{"schema_version": "2", "rank": "1", "ranks": "2", "micro_batches": "3", "batch_samples": "1000000",
+	for key, want := range map[string]string{"schema_version": "1", "rank": "1", "ranks": "2", "micro_batches": "3", "batch_samples": "1000000",
 		"batch_sampled_tokens": "1000000000", "batch_rollouts": "100000"} {
 		t.Run(key, func(t *testing.T) {
 			if read.Metadata[key] != want {

@@ -11,8 +11,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// SegmentSchema is the version of the columns and metadata of log segments. In version 1, which is read as well, a segment was one part.
-const SegmentSchema = "2"
+// SegmentSchema is the version of the columns and metadata of log segments.
+const SegmentSchema = "1"
 
 const segmentKind = "log"
 
@@ -70,7 +70,7 @@ func OpenSegment(file []byte) (*Segment, error) {
 
 func openSegment(file []byte) (s *Segment, err error) {
 	defer invalid(&err)
-	schema, err := openArrow(recordColumns, segmentKind, file, maxParts, "1", SegmentSchema)
+	schema, err := openArrow(recordColumns, segmentKind, file, maxParts, SegmentSchema)
 	if err != nil {
 		return nil, err
 	}
@@ -84,13 +84,11 @@ func openSegment(file []byte) (s *Segment, err error) {
 			return nil, fmt.Errorf("%w: metadata: %s is %.40q", ErrCorrupt, key, meta[key])
 		}
 	}
-	if meta["schema_version"] != "1" {
-		if err := meta.verify(schema.Metadata(), nil); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
-		}
-		if sums, given := meta["checksums"]; given {
-			s.sums = strings.Split(sums, ",")
-		}
+	if err := meta.verify(schema.Metadata(), nil); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if sums, given := meta["checksums"]; given {
+		s.sums = strings.Split(sums, ",")
 	}
 	return s, s.count()
 }
@@ -135,14 +133,9 @@ func (s *Segment) read(i int) (records []Record, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	switch meta := annotations(s.schema.Metadata().ToMap()); {
-	case s.sums != nil:
+	if s.sums != nil {
 		if is := checksum(&metadata{}, arrays); is != s.sums[i] {
 			return nil, fmt.Errorf("%w: its checksum is %s, but the metadata say %.40q", ErrCorrupt, is, s.sums[i])
-		}
-	case meta["schema_version"] == "1":
-		if err := meta.verify(s.schema.Metadata(), arrays); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
 	}
 	rows := make([]recordRow, n)

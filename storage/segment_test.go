@@ -1,10 +1,8 @@
 package storage_test
 
 import (
-	"archive/zip"
 	"bytes"
 	"encoding/hex"
-	"io"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -167,38 +165,6 @@ func TestSegmentOfParts(t *testing.T) {
 		t.Errorf("the Arrow library reads %d rows", rows)
 	}
 	unnoticed(t, file, want, len(file)/12)
-}
-
-// TestOlderSegment reads one of version 1.
-func TestOlderSegment(t *testing.T) {
-	z, err := zip.OpenReader("../tests/golden/testdata/v2.zip")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer z.Close()
-	read := 0
-	for _, f := range z.File {
-		if !strings.Contains(f.Name, "/log/") {
-			continue
-		}
-		content, err := f.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		file, err := io.ReadAll(content)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, want, err := readSegment(file)
-		if err != nil || len(want) == 0 || want[0].Sequence != 1 || want[0].Type != "run.opened" {
-			t.Fatalf("%s: %v: %d records", f.Name, err, len(want))
-		}
-		read++
-		unnoticed(t, file, want, len(file)/200)
-	}
-	if read == 0 {
-		t.Error("the golden archive has no segment")
-	}
 }
 
 func FuzzOpenSegment(f *testing.F) {

@@ -9,7 +9,7 @@ import (
 )
 
 // TokenColumn says where further numbers of tokens are, as the experts of a mixture that they were routed to: the tokens from Start on, Length of them, have the rows from
-// Row on of an object. Nothing is known of tokens that no TokenColumn of a name is about. docs/guide/trainers.md says what the objects hold.
+// Row on of an object. Nothing is known of tokens that no TokenColumn of a name is about. docs/guide/answers.md says what the objects hold.
 type TokenColumn struct {
 	Name   string `json:"name" jsonschema:"pattern=^[a-z0-9_]{1\\,64}$"`
 	Start  int32  `json:"start" jsonschema:"minimum=0"`
@@ -72,16 +72,8 @@ func checkColumns(columns []TokenColumn, tokens int) error {
 	return nil
 }
 
-// HasColumns reports whether a message has token columns.
-func (t *Trajectory) HasColumns() bool {
-	return slices.ContainsFunc(t.Messages, func(m Message) bool { return len(m.Columns) > 0 })
-}
-
 // validateColumns checks that messages' columns are of tokens that their segments have by then.
 func (t *Trajectory) validateColumns() error {
-	if !t.HasColumns() {
-		return nil
-	}
 	tokens := map[int32]int{}
 	for i := range t.Messages {
 		m := &t.Messages[i]

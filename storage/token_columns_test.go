@@ -17,7 +17,7 @@ func blob(text string) storage.Ref {
 	return storage.Ref{Key: storage.BlobKey(digest), SHA256: digest, Size: int64(len(text))}
 }
 
-// TestTokenColumnFiles: token columns go through trajectory and batch files. Files without any are written as before there were some.
+// TestTokenColumnFiles: token columns go through trajectory and batch files. Batch files without any have nothing of them.
 func TestTokenColumnFiles(t *testing.T) {
 	b := taught(4, 5)
 	b.Samples[1].Columns = []storage.TokenColumn{

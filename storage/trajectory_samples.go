@@ -1,5 +1,7 @@
 package storage
 
+import "slices"
+
 // Samples gives one training sample for each segment, in the order in which the segments begin. Advantages, rewards, staleness and
 // packing are the caller's to fill in. The prompt of a sample is what precedes its first sampled token. A sample is truncated when
 // its last generation ended with finish reason "length".
@@ -49,6 +51,30 @@ func MaskConstrained(samples []Sample) {
 	for i := range samples {
 		samples[i].RolloutSampled = sampled
 	}
+}
+
+// Why a sample of a rollout that is trained on is left out of a batch: none of its tokens counts.
+const (
+	LeftUnsampled   = "no sampled tokens"
+	LeftConstrained = "constrained"
+)
+
+// Trained are the indexes of the samples with a token that is trained on, and why each other one has none, by its index.
+func Trained(samples []Sample) (kept []int, left map[int]string) {
+	for i := range samples {
+		switch s := &samples[i]; {
+		case slices.Contains(s.LossMask, true):
+			kept = append(kept, i)
+			continue
+		case left == nil:
+			left = map[int]string{}
+		}
+		left[i] = LeftUnsampled
+		if slices.Contains(samples[i].Constrained, true) {
+			left[i] = LeftConstrained
+		}
+	}
+	return kept, left
 }
 
 // sample makes an empty sample with room for some tokens.

@@ -1,7 +1,5 @@
 package storage
 
-import "slices"
-
 // versionsFit reports whether the versions of a message's tokens, where there are any, say of each token exactly one.
 func (m *Message) versionsFit() bool {
 	if len(m.Versions) == 0 {
@@ -15,11 +13,6 @@ func (m *Message) versionsFit() bool {
 		end, oldest = end+int64(v.Length), min(oldest, v.Version)
 	}
 	return end == int64(len(m.TokenIDs)) && oldest == m.PolicyVersion
-}
-
-// hasVersions reports whether a message has tokens of several versions.
-func (t *Trajectory) hasVersions() bool {
-	return slices.ContainsFunc(t.Messages, func(m Message) bool { return len(m.Versions) > 0 })
 }
 
 // VersionRange is the oldest and the newest of the versions that sampled the message, as far as they are known; -1, -1 where none is.

@@ -19,17 +19,13 @@ func versioned() *storage.Trajectory {
 	return t
 }
 
-// TestVersionsOfTokens: a message with tokens of several versions goes through a file, and its samples have them token by token. A trajectory without
-// such a message is written as before there was the column.
+// TestVersionsOfTokens: a message with tokens of several versions goes through a file, and its samples have them token by token.
 func TestVersionsOfTokens(t *testing.T) {
 	want := versioned()
 	file := encodeTrajectory(t, want)
 	got, err := storage.DecodeTrajectory(file)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("read back %+v: %v", got, err)
-	}
-	if old := encodeTrajectory(t, makeTrajectory(2, 6)); bytes.Contains(old, []byte("version_spans")) || !bytes.Contains(file, []byte("version_spans")) {
-		t.Error("the column is not there where it is needed, and only there")
 	}
 	samples := got.Samples()
 	segments := []storage.VersionSegment{{Start: 12, Length: 2, Version: 7}, {Start: 14, Length: 3, Version: 9}, {Start: 17, Length: 1, Version: -1}, {Start: 24, Length: 6, Version: 7}}

@@ -125,7 +125,11 @@ func readConfig(folder *node) (*config, error) {
 	err = toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields().Decode(cfg)
 	if unknown, ok := errors.AsType[*toml.StrictMissingError](err); ok {
 		for _, e := range unknown.Errors {
-			cfg.unknown = append(cfg.unknown, strings.Join(e.Key(), "."))
+			key := strings.Join(e.Key(), ".")
+			if strings.HasPrefix(key, "metadata.rondo.") { // nobody else reads this table
+				return nil, fmt.Errorf("task.toml: %.100q: [metadata.rondo] has no such key", key)
+			}
+			cfg.unknown = append(cfg.unknown, key)
 		}
 		err = nil
 	}

@@ -189,7 +189,7 @@ func (c *config) warn(task *Task) {
 	}
 	c.Verifier.warn("verifier", task)
 	for _, key := range c.unknown {
-		if inner, free := strings.CutPrefix(key, "metadata."); !free || strings.HasPrefix(inner, "rondo.") {
+		if !strings.HasPrefix(key, "metadata.") {
 			task.warn(fmt.Sprintf("%.100q: is no key that is known here: it is ignored", key))
 		}
 	}

@@ -19,7 +19,6 @@ func FuzzManifest(f *testing.F) {
 	digest := strings.Repeat("a", 64)
 	for _, file := range []File{
 		{Name: "model.safetensors", Ref: storage.Ref{Key: FileKey("p", digest), SHA256: digest, Size: 1}},
-		{Name: "old.safetensors", Ref: storage.Ref{Key: folder("p", 7) + "/old.safetensors", SHA256: digest, Size: MaxVersion}},
 	} {
 		data, err := (&Manifest{Policy: "p", Version: 7, Format: FormatFull, Base: -1, Files: []File{file}}).encode()
 		if err != nil {

@@ -140,30 +140,48 @@ func (i *inspection) complete(checkpoint *safetensors.Checkpoint) error {
 	return checkpoint.CheckIndexes(i.indexes)
 }
 
-// shardName is what trainers call a file of several: model-00001-of-00004.safetensors. They count from 0 or from 1.
-var shardName = regexp.MustCompile(`^(.*)-([0-9]{1,9})-of-([0-9]{1,9})\.safetensors$`)
+// shardNames are what trainers call a file of several: model-00001-of-00004.safetensors, with a variant's name
+// behind it, or model_world_size_4_rank_0.safetensors. They count from 0 or from 1.
+var shardNames = []*regexp.Regexp{
+	regexp.MustCompile(`^(?P<set>.*)[-_.](?P<number>[0-9]{1,9})[-_.]of[-_.](?P<total>[0-9]{1,9})(?P<variant>|\..*)\.safetensors$`),
+	regexp.MustCompile(`^(?P<set>.*)world_size_(?P<total>[0-9]{1,9})_rank_(?P<number>[0-9]{1,9})(?P<variant>|\..*)\.safetensors$`),
+}
+
+// shardSet are the files that are whole together.
+type shardSet struct{ name, total, variant string }
+
+// shardOf reads a file's name; ok is false for one that is none of several.
+func shardOf(name string) (set shardSet, number int, ok bool) {
+	for _, names := range shardNames {
+		m := names.FindStringSubmatch(name)
+		if m == nil {
+			continue
+		}
+		part := func(group string) string { return m[names.SubexpIndex(group)] }
+		number, err := strconv.Atoi(part("number"))
+		return shardSet{part("set"), part("total"), part("variant")}, number, err == nil
+	}
+	return shardSet{}, 0, false
+}
 
 // checkShards checks that files which call themselves one of several have all the others beside them.
 func checkShards(files []*safetensors.File) error {
-	numbers := map[[2]string][]int{}
+	numbers := map[shardSet][]int{}
 	for _, file := range files {
-		if m := shardName.FindStringSubmatch(file.Name); m != nil {
-			n, err := strconv.Atoi(m[2])
-			if err != nil {
-				return err
-			}
-			numbers[[2]string{m[1], m[3]}] = append(numbers[[2]string{m[1], m[3]}], n)
+		if set, n, ok := shardOf(file.Name); ok {
+			numbers[set] = append(numbers[set], n)
 		}
 	}
 	for set, present := range numbers {
-		total, err := strconv.Atoi(set[1])
+		total, err := strconv.Atoi(set.total)
 		if err != nil {
 			return err
 		}
 		slices.Sort(present)
 		first, last := present[0], present[len(present)-1]
 		if first > 1 || last > total || len(present) != total || last-first+1 != total {
-			return fmt.Errorf("%d of the %s files %s-…-of-%s%s are there, and the model is not whole without the others", len(present), set[1], set[0], set[1], tensorsExtension)
+			return fmt.Errorf("%d of the %s files %s-…-of-%s%s are there, and the model is not whole without the others",
+				len(present), set.total, set.name, set.total, set.variant+tensorsExtension)
 		}
 	}
 	return nil

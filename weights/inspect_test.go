@@ -76,6 +76,21 @@ func TestUnfitWeights(t *testing.T) {
 		"a name in two files":           {[]weights.Content{a, tensorFile(t, secondShard, f32("a", 2))}, `tensor "a" is in`, ""},
 		"a shard is missing":            {[]weights.Content{a}, "1 of the 00002 files model-…-of-00002.safetensors are there", ""},
 		"the first shard is missing":    {[]weights.Content{b}, "1 of the 00002 files", ""},
+		"a variant's shard is missing":  {[]weights.Content{tensorFile(t, "model-00001-of-00002.fp16.safetensors", f32("a", 1))}, "1 of the 00002 files model-…-of-00002.fp16.safetensors", ""},
+		"other signs between":           {[]weights.Content{tensorFile(t, "model_1_of_2.safetensors", f32("a", 1))}, "1 of the 2 files", ""},
+		"a rank is missing":             {[]weights.Content{tensorFile(t, "model_world_size_2_rank_1.safetensors", f32("a", 1))}, "1 of the 2 files", ""},
+		"a shard of too many":           {[]weights.Content{a, b, tensorFile(t, "model-00003-of-00002.safetensors", f32("c", 1))}, "3 of the 00002 files", ""},
+		"a shard twice":                 {[]weights.Content{a, tensorFile(t, "model-1-of-00002.safetensors", f32("b", 1))}, "2 of the 00002 files", ""},
+		"an index maps to no text":      {[]weights.Content{a, b, index(`{"weight_map":{"a":1,"b":"` + secondShard + `"}}`)}, "is not a text", ""},
+		"an index maps to a path":       {[]weights.Content{a, b, index(`{"weight_map":{"a":"./` + firstShard + `","b":"` + secondShard + `"}}`)}, `"a" is in`, ""},
+		"an index maps to null":         {[]weights.Content{a, b, index(`{"weight_map":null}`)}, "index.json", ""},
+		"an index that goes on":         {[]weights.Content{a, b, index(`{"weight_map":{"a":"` + firstShard + `","b":"` + secondShard + `"}}{}`)}, "something follows", ""},
+		"an index of nothing":           {[]weights.Content{a, b, index(``)}, "index.json", ""},
+		"NaN in the second file":        {[]weights.Content{a, tensorFile(t, secondShard, f32("b", float32(math.NaN())))}, `file ` + secondShard + `: tensor "b"`, weights.AllowNotFinite},
+		"NaN in an adapter":             {[]weights.Content{tensorFile(t, "model.safetensors", f32("a", 1)), tensorFile(t, "adapter_model.safetensors", f32("l", 1, float32(math.NaN())))}, `"l": element 1 is NaN`, weights.AllowNotFinite},
+		"a complex one":                 {[]weights.Content{tensorFile(t, "model.safetensors", vector("a", "C64", 8, 0, 0, 0, 0, 0, 0, 0x80, 0x7f))}, `"a": element`, weights.AllowNotFinite},
+		"fp8 without a sign of 0":       {[]weights.Content{tensorFile(t, "model.safetensors", vector("a", "F8_E4M3FNUZ", 1, 0x7f, 0x80))}, `"a": element 1 is NaN`, weights.AllowNotFinite},
+		"a negative NaN behind a word":  {[]weights.Content{tensorFile(t, "model.safetensors", vector("a", safetensors.BF16, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0xc1, 0xff))}, `"a": element 4 is NaN`, weights.AllowNotFinite},
 		"shards of two sets":            {[]weights.Content{a, tensorFile(t, "model-00002-of-00003.safetensors", f32("b", 1))}, "are there", ""},
 		"no tensors":                    {[]weights.Content{tensorFile(t, "model.safetensors")}, "no tensors", ""},
 		"a tensor that is not gathered": {[]weights.Content{tensorFile(t, "model.safetensors", f32("a", 1), f32("lm_head.weight"))}, `"lm_head.weight"`, weights.AllowEmpty},
@@ -119,6 +134,9 @@ func TestWholeWeights(t *testing.T) {
 		"with an index":    {a, b, {Name: "model.safetensors.index.json", Data: index}},
 		"counted from 0":   {tensorFile(t, "m-00000-of-00002.safetensors", f32("a", 1)), tensorFile(t, "m-00001-of-00002.safetensors", f32("b", 1))},
 		"another format's": {tensorFile(t, "a.safetensors", vector("a", "I32", 4, 0xff, 0xff, 0xff, 0x7f)), {Name: "pytorch_model.bin.index.json", Data: []byte("{}")}},
+		"of ranks":         {tensorFile(t, "model_world_size_2_rank_0.safetensors", f32("a", 1)), tensorFile(t, "model_world_size_2_rank_1.safetensors", f32("b", 1))},
+		"a variant's":      {tensorFile(t, "m-00001-of-00001.bf16.safetensors", f32("a", 1))},
+		"no number of all": {tensorFile(t, "best-of-3.safetensors", f32("a", 1))},
 		"an empty shard":   {a, tensorFile(t, secondShard)},
 	} {
 		if err := offer(t, store(t), 1, files); err != nil {
@@ -179,7 +197,13 @@ func TestNothingToCompareWith(t *testing.T) {
 func TestManifestsByMeaning(t *testing.T) {
 	for name, change := range map[string]func(string) string{
 		"spaces": func(m string) string { return strings.ReplaceAll(m, "  ", "") },
-		"fields": func(m string) string { return strings.Replace(m, `"format"`, `"made_by": "another", "format"`, 1) },
+		"another order": func(m string) string {
+			return strings.Replace(strings.Replace(m, `"format": "full",`, "", 1), `"base"`, `"format": "full", "base"`, 1)
+		},
+		"numbers": func(m string) string { return strings.Replace(m, `"base": -1`, `"base":-1`, 1) },
+		"an end":  func(m string) string { return m + "\n\n" },
+		"null":    func(m string) string { return strings.Replace(m, `"format"`, `"signed": null, "format"`, 1) },
+		"fields":  func(m string) string { return strings.Replace(m, `"format"`, `"made_by": "another", "format"`, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := store(t)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"regexp"
 
 	"github.com/rondo-rl/rondo/storage"
@@ -112,7 +111,7 @@ func (m *Manifest) check(policy string, version int64) error {
 		if total += file.Size; total > MaxVersion { // each is at most storage.MaxStream, so the sum does not overflow
 			return corrupt("its files have more than %d bytes together", int64(MaxVersion))
 		}
-		if file.Key != FileKey(policy, file.SHA256) && path.Dir(file.Key) != folder(policy, version) { // where the files of older versions lie
+		if file.Key != FileKey(policy, file.SHA256) {
 			return corrupt("file %s lies elsewhere: %s", file.Name, file.Key)
 		}
 	}

@@ -5,8 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/rondo-rl/rondo/bench/figures"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/embedded"
 )
@@ -34,12 +33,12 @@ func BenchmarkPush(b *testing.B) {
 						return err
 					}
 					runtime.GC()
-					before := processor()
+					before := figures.ProcessorTime()
 					b.StartTimer()
 					if err := each(b.Context(), rollouts, p.push); err != nil {
 						return err
 					}
-					used += processor() - before
+					used += figures.ProcessorTime() - before
 				}
 				b.ReportMetric(used.Seconds()*1e3/float64(made*groupSize), "CPU-ms/rollout")
 				b.ReportMetric(float64(tokens*groups*groupSize*b.N)/b.Elapsed().Seconds()/1e6, "Mtok/s")
@@ -50,13 +49,4 @@ func BenchmarkPush(b *testing.B) {
 			}
 		})
 	}
-}
-
-// processor is the processor time of this process.
-func processor() time.Duration {
-	var used unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
-		panic(err)
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

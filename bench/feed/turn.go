@@ -118,7 +118,9 @@ func (p plane) push(ctx context.Context, r *rollout) error {
 	if r.file, err = storage.PutPacked(ctx, p.log.Store(), "runs/"+run+"/trajectories/"+r.id, ".arrow", data); err != nil {
 		return err
 	}
-	e := fact(events.RolloutFinishedType, r.id, "0", events.RolloutFinished{Task: task, StopReason: events.StopFinished, Trajectory: r.file, Samples: 1})
+	finished := events.NewRolloutFinished(r.trajectory)
+	finished.Trajectory = r.file
+	e := fact(events.RolloutFinishedType, r.id, "0", finished)
 	e.Prev = r.started
 	last, err := p.append(ctx, e)
 	r.finished = last.Seq

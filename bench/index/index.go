@@ -12,8 +12,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"syscall"
 	"time"
+
+	"github.com/rondo-rl/rondo/bench/figures"
 )
 
 // Options of a measurement. The zero value is the documented default.
@@ -93,17 +94,9 @@ func Run(ctx context.Context, o Options, show func(string)) (r Result, err error
 type took struct{ passed, processor float64 }
 
 func measure(do func() error) (took, error) {
-	before, began := processorTime(), time.Now()
+	before, began := figures.ProcessorTime(), time.Now()
 	err := do()
-	return took{milliseconds(time.Since(began)), milliseconds(processorTime() - before)}, err
-}
-
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return took{milliseconds(time.Since(began)), milliseconds(figures.ProcessorTime() - before)}, err
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -8,9 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"github.com/rondo-rl/rondo/bench/index/quality"
+	"github.com/rondo-rl/rondo/bench/index/quality/functions"
 	"github.com/rondo-rl/rondo/index/embed"
-	"github.com/rondo-rl/rondo/index/quality"
-	"github.com/rondo-rl/rondo/index/quality/functions"
 	"github.com/rondo-rl/rondo/storage/dir"
 )
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rondo-rl/rondo/bench/index/quality"
 	"github.com/rondo-rl/rondo/index/embed"
-	"github.com/rondo-rl/rondo/index/quality"
 	"github.com/rondo-rl/rondo/index/seal"
 	"github.com/rondo-rl/rondo/index/update"
 	"github.com/rondo-rl/rondo/storage/dir"

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rondo-rl/rondo/bench/plane"
+	"github.com/rondo-rl/rondo/bench/figures"
 	"github.com/rondo-rl/rondo/events"
 )
 
@@ -46,7 +46,7 @@ func (p *bench) measure(ctx context.Context, o Options, turns int, now func(stri
 	}
 	p.server.Begin(turns, nil, nil)
 	l.Heap = heap()
-	l.RSS, err = plane.Resident()
+	l.RSS, err = figures.Resident()
 	return l, err
 }
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rondo-rl/rondo/bench/plane"
+	"github.com/rondo-rl/rondo/bench/figures"
 	"github.com/rondo-rl/rondo/bench/scripted"
 )
 
@@ -21,7 +21,7 @@ type usage struct {
 func used() usage {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return usage{plane.ProcessorTime(), m.TotalAlloc, m.Mallocs}
+	return usage{figures.ProcessorTime(), m.TotalAlloc, m.Mallocs}
 }
 
 // cost is what a turn takes.

@@ -73,7 +73,7 @@ func machine(o Options, dir string) tasks.Machine {
 func (p *bench) config(ctx context.Context, o Options, turns int) (runfile.RunConfig, error) {
 	cfg := runfile.DefaultRunConfig()
 	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps, cfg.MinVerifier = "bench", p.url, o.Rollouts, 1, runfile.VerifierUnguarded
-	cfg.Feeds = []runfile.Feed{{Name: feed, GroupsPerBatch: 1}}
+	cfg.Feeds, cfg.InFlight = []runfile.Feed{{Name: feed, GroupsPerBatch: 1}}, 0
 	cfg.Sampling.MaxTokens = o.Tokens
 	cfg.Limits.Turns, cfg.Limits.Tokens, cfg.Limits.Timeout = turns, 1<<30, runfile.Duration(24*time.Hour)
 	lines := strings.Repeat("\tfmt.Println(\"a line of a program that agents read\")\n", 80)

@@ -13,13 +13,13 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/ledger"
 )
 
 // fold folds the run's books, as an audit does, from its stream or its archive.
 func (p *plane) fold(ctx context.Context, want uint64) error {
-	books := ledger.New(run)
+	books := books.New(run)
 	for e, err := range p.log.All(ctx, run, 1) {
 		if err == nil {
 			err = books.Apply(e)

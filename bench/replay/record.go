@@ -81,7 +81,7 @@ func config(rollouts int) (cfg runfile.RunConfig, recorded int) {
 	cfg = runfile.DefaultRunConfig()
 	cfg.Policy, cfg.Endpoint, cfg.GroupSize = policy, runfile.BuiltinEndpoint, groupSize
 	cfg.Feeds = []runfile.Feed{{Name: feed, GroupsPerBatch: groups}}
-	cfg.Staleness.Max, cfg.Limits.Timeout = 4, runfile.Duration(24*time.Hour)
+	cfg.InFlight, cfg.Staleness.Max, cfg.Limits.Timeout = 0, 4, runfile.Duration(24*time.Hour)
 	cfg.MinVerifier = runfile.VerifierUnguarded
 	cfg.Steps = int64(max(1, rollouts/(groups*groupSize)))
 	for i := range 8 {

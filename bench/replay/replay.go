@@ -11,10 +11,9 @@ import (
 	"fmt"
 	"os"
 	goruntime "runtime"
-	"slices"
-	"syscall"
 	"time"
 
+	"github.com/rondo-rl/rondo/bench/figures"
 	"github.com/rondo-rl/rondo/pipeline"
 )
 
@@ -135,7 +134,7 @@ func inTurns(pairs int, n float64, a, b func() error) (compared, error) {
 		as, bs = append(as, n/x.passed), append(bs, n/y.passed)
 		ratios, cpus = append(ratios, y.passed/x.passed), append(cpus, y.processor/x.processor)
 	}
-	return compared{median(as), median(bs), median(ratios), median(cpus)}, nil
+	return compared{figures.Median(as), figures.Median(bs), figures.Median(ratios), figures.Median(cpus)}, nil
 }
 
 // cost is in seconds.
@@ -143,22 +142,7 @@ type cost struct{ passed, processor float64 }
 
 func measure(f func() error) (cost, error) {
 	goruntime.GC()
-	before, began := processorTime(), time.Now()
+	before, began := figures.ProcessorTime(), time.Now()
 	err := f()
-	return cost{time.Since(began).Seconds(), (processorTime() - before).Seconds()}, err
-}
-
-// processorTime is what this process has used, the server in it included.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-func median(values []float64) float64 {
-	slices.Sort(values)
-	n := len(values)
-	return (values[n/2] + values[(n-1)/2]) / 2
+	return cost{time.Since(began).Seconds(), (figures.ProcessorTime() - before).Seconds()}, err
 }

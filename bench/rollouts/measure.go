@@ -8,13 +8,13 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/rondo-rl/rondo/bench/plane"
+	"github.com/rondo-rl/rondo/bench/figures"
 	"github.com/rondo-rl/rondo/events"
 )
 
 // full runs all rollouts at once.
 func (b *bench) full(ctx context.Context, r *Result, now func(string)) error {
-	before, asked := plane.ProcessorTime(), b.Requests()
+	before, asked := figures.ProcessorTime(), b.Requests()
 	run, err := b.start(ctx, shape{groupSize, b.o.Rollouts, b.o.Turns})
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (b *bench) full(ctx context.Context, r *Result, now func(string)) error {
 	})
 	seconds := ended.Sub(began).Seconds()
 	r.RolloutsPerSecond, r.EventsPerSecond = float64(b.o.Rollouts)/seconds, float64(count)/seconds
-	r.CPUPerRollout = float64(plane.ProcessorTime()-before) / float64(time.Millisecond) / float64(b.o.Rollouts)
+	r.CPUPerRollout = float64(figures.ProcessorTime()-before) / float64(time.Millisecond) / float64(b.o.Rollouts)
 	have := b.Requests()
 	r.StoreWrites, r.StoreReads = float64(have.Writes-asked.Writes)/float64(b.o.Rollouts), float64(have.Reads-asked.Reads)/float64(b.o.Rollouts)
 	return err
@@ -109,7 +109,7 @@ func (b *bench) held(ctx context.Context, r *Result, now func(string)) error {
 	}
 	runtime.GC()
 	debug.FreeOSMemory()
-	mib, err := plane.Resident()
+	mib, err := figures.Resident()
 	r.OpenGiB = mib / 1024
 	if b.o.Open == 100_000 {
 		r.OpenGiB100k = r.OpenGiB

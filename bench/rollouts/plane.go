@@ -56,7 +56,7 @@ type shape struct{ group, rollouts, turns int }
 func (b *bench) start(ctx context.Context, s shape) (string, error) {
 	cfg := runfile.DefaultRunConfig()
 	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps, cfg.MinVerifier = "bench", b.url, s.group, 1, runfile.VerifierUnguarded
-	cfg.Feeds = []runfile.Feed{{Name: feed, GroupsPerBatch: s.rollouts / s.group}}
+	cfg.Feeds, cfg.InFlight = []runfile.Feed{{Name: feed, GroupsPerBatch: s.rollouts / s.group}}, 0 // all of them begin at once
 	cfg.Sampling.MaxTokens = b.o.Tokens
 	cfg.Limits.Turns, cfg.Limits.Tokens, cfg.Limits.Timeout = s.turns, 1<<30, runfile.Duration(24*time.Hour)
 	cfg.Log.MaxBytes = 8 << 30

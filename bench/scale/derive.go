@@ -52,7 +52,7 @@ const (
 	day         = 86400.0
 	gib         = 1 << 30
 	half        = 0.5 // of a node's cores and of measured throughput: the rest is for peaks, and for what fails over
-	promptBytes = 2.0 // of a new prompt token on the log (docs/guide/engines.md)
+	promptBytes = 2.0 // of a new prompt token on the log (docs/guide/context.md)
 )
 
 // Derive makes the plan of a load.

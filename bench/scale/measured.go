@@ -1,6 +1,6 @@
 // Package scale derives what a plane of some size takes from what a small one was measured to take.
 //
-// All of it is arithmetic over the JSON that rondo bench pipeline, long, sandbox and feed print. Each figure says how it comes about, so a reader with other
+// All of it is arithmetic over the JSON that rondo-bench pipeline, long, sandbox and feed print. Each figure says how it comes about, so a reader with other
 // measurements, prices or loads can make it anew.
 package scale
 
@@ -37,7 +37,7 @@ type Measured struct {
 	Feed     feed.Result
 }
 
-// Read reads pipeline.json, long.json, sandbox.json and feed.json, as `rondo bench NAME --json` prints them.
+// Read reads pipeline.json, long.json, sandbox.json and feed.json, as `rondo-bench NAME --json` prints them.
 func Read(dir fs.FS) (m Measured, err error) {
 	for _, f := range []struct {
 		name string
@@ -48,7 +48,7 @@ func Read(dir fs.FS) (m Measured, err error) {
 			err = json.Unmarshal(data, f.into)
 		}
 		if err != nil {
-			return m, fmt.Errorf("the result of rondo bench %s --json: %w", f.name, err)
+			return m, fmt.Errorf("the result of rondo-bench %s --json: %w", f.name, err)
 		}
 	}
 	return m, m.validate()

@@ -20,6 +20,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/rondo-rl/rondo/bench/figures"
 )
 
 // Options of a measurement. The zero value is the documented default.
@@ -138,7 +140,7 @@ func measure(ctx context.Context, o Options, durability time.Duration, progress 
 		progress(fmt.Sprintf("durability %s, pair %d of %d: raw %.0f events/s (%.0f µs CPU), runtime %.0f events/s (%.0f µs CPU), ratio %.2f; ceiling %.0f events/s",
 			s.Durability, pair+1, o.Pairs, raw.EventsPerSecond, raw.CPUMicroseconds, our.EventsPerSecond, our.CPUMicroseconds, ratios[pair], ceiling.EventsPerSecond))
 	}
-	s.Ratio, s.RatioMin, s.RatioMax, s.ToCeiling = median(ratios), slices.Min(ratios), slices.Max(ratios), median(toCeiling)
+	s.Ratio, s.RatioMin, s.RatioMax, s.ToCeiling = figures.Median(ratios), slices.Min(ratios), slices.Max(ratios), figures.Median(toCeiling)
 	s.Raw, s.Runtime, s.Ceiling = medianCost(raws), medianCost(ours), medianCost(ceilings)
 	return s, nil
 }
@@ -149,7 +151,7 @@ func medianCost(costs []Cost) Cost {
 		for i, c := range costs {
 			values[i] = field(c)
 		}
-		return median(values)
+		return figures.Median(values)
 	}
 	return Cost{
 		EventsPerSecond: of(func(c Cost) float64 { return c.EventsPerSecond }),
@@ -157,13 +159,4 @@ func medianCost(costs []Cost) Cost {
 		Allocs:          of(func(c Cost) float64 { return c.Allocs }),
 		AllocBytes:      of(func(c Cost) float64 { return c.AllocBytes }),
 	}
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	middle := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[middle]
-	}
-	return (sorted[middle-1] + sorted[middle]) / 2
 }

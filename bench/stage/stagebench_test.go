@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rondo-rl/rondo/bench/figures"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 )
@@ -148,13 +149,13 @@ func TestMedian(t *testing.T) {
 		values []float64
 		want   float64
 	}{{[]float64{3}, 3}, {[]float64{3, 1}, 2}, {[]float64{9, 1, 2}, 2}, {[]float64{4, 1, 3, 2}, 2.5}} {
-		if got := median(c.values); got != c.want {
+		if got := figures.Median(c.values); got != c.want {
 			t.Errorf("median of %v is %g, want %g", c.values, got, c.want)
 		}
 	}
 }
 
-// BenchmarkStage reports what `rondo bench stage` prints at the fast durability.
+// BenchmarkStage reports what `rondo-bench stage` prints at the fast durability.
 func BenchmarkStage(b *testing.B) {
 	for b.Loop() {
 		r, err := Run(b.Context(), Options{Durability: fast, Dir: b.TempDir()}, func(line string) { b.Log(line) })

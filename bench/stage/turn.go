@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
+	"github.com/rondo-rl/rondo/bench/figures"
 	"github.com/rondo-rl/rondo/events/embedded"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/topology"
@@ -194,9 +194,5 @@ type usage struct {
 func readUsage() usage {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
-	var r unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
-		panic(err) // it cannot fail with these arguments
-	}
-	return usage{cpu: time.Duration(r.Utime.Nano() + r.Stime.Nano()), allocs: mem.Mallocs, bytes: mem.TotalAlloc}
+	return usage{cpu: figures.ProcessorTime(), allocs: mem.Mallocs, bytes: mem.TotalAlloc}
 }

@@ -32,7 +32,7 @@ var measurements = []measurement{
 	{"weights", []string{"--rates", "0.000001", "--peer-mib", "0"}, []string{"--rates", "0.000001", "--peer-mib", "0", "--mib", "64"}, rowsOf(weightsRows)},
 	{"sandbox", []string{"--held", "0"}, []string{"--held", "0", "--pairs", "10"}, rowsOf(sandboxRows)},
 	{"index", []string{"--times", "1", "--chunks", "10000"}, []string{"--times", "1", "--chunks", "10000", "--questions", "20", "--queries", "10"}, rowsOf(indexRows)},
-	{"utilisation", nil, []string{"--steps", "8"}, rowsOf(utilisationRows)},
+	{"utilisation", []string{"--workload", "agents"}, []string{"--workload", "agents", "--steps", "8"}, rowsOf(utilisationRows)},
 }
 
 // rowsOf reads the JSON of a benchmark.

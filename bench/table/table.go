@@ -1,4 +1,4 @@
-// Package table puts what `rondo bench` measures beside what it is measured against, in one table.
+// Package table puts what `rondo-bench` measures beside what it is measured against, in one table.
 package table
 
 import (
@@ -17,8 +17,8 @@ import (
 
 // Options say what to measure.
 type Options struct {
-	// Rondo is the program whose benchmarks are run.
-	Rondo string
+	// Program is rondo-bench, whose other benchmarks are run.
+	Program string
 	// Only are the names of measurements; none are all.
 	Only []string
 	// Quick measures with small loads.
@@ -103,7 +103,7 @@ func Run(ctx context.Context, o Options, show func(string)) (Result, error) {
 		if o.Quick {
 			args = m.quick
 		}
-		if err := take(m.name, append([]string{o.Rondo, "bench", m.name, "--json", "--quiet"}, args...), m.rows); err != nil {
+		if err := take(m.name, append([]string{o.Program, m.name, "--json", "--quiet"}, args...), m.rows); err != nil {
 			return r, err
 		}
 	}

@@ -84,12 +84,12 @@ func TestRecordedRivals(t *testing.T) {
 
 // TestWhatCannotBeMeasured is named with its last words, and keeps nothing else from being measured.
 func TestWhatCannotBeMeasured(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "rondo")
-	script := "#!/bin/sh\n[ \"$2\" = sandbox ] && { echo starting >&2; echo 'no user namespaces' >&2; exit 1; }\necho progress\necho '{\"barrier\":0.25,\"queue\":0.5,\"rondo\":1}'\n"
+	program := filepath.Join(t.TempDir(), "rondo-bench")
+	script := "#!/bin/sh\n[ \"$1\" = sandbox ] && { echo starting >&2; echo 'no user namespaces' >&2; exit 1; }\necho progress\necho '{\"barrier\":0.25,\"queue\":0.5,\"rondo\":1}'\n"
 	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Run(t.Context(), Options{Rondo: program, Only: []string{"sandbox", "utilisation", "rivals"}}, func(string) {})
+	r, err := Run(t.Context(), Options{Program: program, Only: []string{"sandbox", "utilisation", "rivals"}}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestWhatCannotBeMeasured(t *testing.T) {
 	if len(r.Missing) != 2 || !strings.Contains(r.Missing["sandbox"], "no user namespaces") || !strings.Contains(r.Missing["rivals"], "--rivals") {
 		t.Errorf("missing: %v", r.Missing)
 	}
-	if _, err := Run(t.Context(), Options{Rondo: program, Only: []string{"sandboxes"}}, func(string) {}); err == nil || !strings.Contains(err.Error(), "sandbox, index") {
+	if _, err := Run(t.Context(), Options{Program: program, Only: []string{"sandboxes"}}, func(string) {}); err == nil || !strings.Contains(err.Error(), "sandbox, index") {
 		t.Errorf("an unknown name: %v", err)
 	}
 }

@@ -21,8 +21,8 @@ type async struct {
 }
 
 // simulateAsync has as many rollouts in flight as Rondo's run says, and one and a half times the server's sequences where that says no number.
-func simulateAsync(o Options) (*async, error) {
-	a := &async{world: newWorld(o), groups: o.Groups, most: int(o.InFlight), staleness: o.Staleness, underWay: map[int64][]*rollout{}}
+func simulateAsync(o Options, workload string) (*async, error) {
+	a := &async{world: newWorld(o, workload), groups: o.Groups, most: int(o.InFlight), staleness: o.Staleness, underWay: map[int64][]*rollout{}}
 	if a.most <= 0 {
 		a.most = knee * 3 / 2
 	}

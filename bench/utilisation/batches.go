@@ -16,8 +16,8 @@ type batches struct {
 	training bool
 }
 
-func simulateBatches(o Options, queued bool) (*world, error) {
-	b := &batches{world: newWorld(o), groups: o.Groups, queued: queued}
+func simulateBatches(o Options, workload string, queued bool) (*world, error) {
+	b := &batches{world: newWorld(o, workload), groups: o.Groups, queued: queued}
 	b.sampled, b.resumed = func(*rollout) {}, func(*rollout) {}
 	b.ended = b.end
 	b.generate()

@@ -22,12 +22,11 @@ type asker struct {
 type request struct {
 	rollout *rollout
 	since   int // the ramp's setbacks when it began
-	over    bool
 }
 
-func newAskers(n int) (all []*asker) {
+func newAskers(n int, now func() time.Time) (all []*asker) {
 	for range n {
-		a := &asker{turns: slots.New(generator.DefaultOptions().Slots).Tenant("run"), ramp: fleet.NewRamp(fleet.DefaultOptions().Slots)}
+		a := &asker{turns: slots.NewWithClock(generator.DefaultOptions().Slots, now).Tenant("run"), ramp: fleet.NewRamp(fleet.DefaultOptions().Slots)}
 		all = append(all, a)
 	}
 	return all
@@ -82,14 +81,16 @@ func (w *world) ask(a *asker, r *rollout) {
 		return
 	}
 	a.asked = append(a.asked, q)
-	w.engine.start(r.turns[r.turn].tokens, r.held(), func() {
-		if q.over {
-			return
-		}
-		a.asked = slices.DeleteFunc(a.asked, func(o *request) bool { return o == q })
-		a.ramp.Answered(w.clock())
-		a.turns.Settled(true)
-		w.answered(r)
+	asked := w.engine.now
+	w.engine.start(&sequence{
+		conversation: r.conversation(), prompt: r.context, answer: r.turns[r.turn].tokens,
+		first: func() { w.measure(&w.firstToken, w.engine.now-asked) },
+		over: func() {
+			a.asked = slices.DeleteFunc(a.asked, func(o *request) bool { return o == q })
+			a.ramp.Answered(w.clock())
+			a.turns.Settled(true)
+			w.answered(r)
+		},
 	})
 }
 
@@ -118,7 +119,6 @@ func (w *world) restart() {
 
 // broke is the end of a request whose server has gone: the turn is sampled again.
 func (w *world) broke(a *asker, q *request) {
-	q.over = true
 	a.ramp.Broke(w.clock(), q.since)
 	a.inside = append(a.inside, q.rollout)
 	w.dispatch()
@@ -128,7 +128,10 @@ func (w *world) broke(a *asker, q *request) {
 func (w *world) servers() []fleet.Server {
 	s := w.generators[0].ramp.Server("http://server/v1")
 	if !w.down {
-		s.Load = &inference.Load{Running: min(knee, len(w.engine.active.items)), Waiting: max(0, len(w.engine.active.items)-knee), KVUsage: min(1, w.engine.held/kvTokens)}
+		running := len(w.engine.active.items) + len(w.engine.prompts)
+		s.Load = &inference.Load{
+			Running: min(knee, running), Waiting: max(0, running-knee) + len(w.engine.queued), KVUsage: min(1, w.engine.used/memory),
+		}
 	}
 	return []fleet.Server{s}
 }

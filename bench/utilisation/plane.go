@@ -58,13 +58,13 @@ func configuration(o Options) runfile.RunConfig {
 	return cfg
 }
 
-func simulateRondo(o Options) (p *plane, err error) {
+func simulateRondo(o Options, workload string) (p *plane, err error) {
 	cfg := configuration(o)
 	calculator, err := advantagecalculator.NewDecider(run, cfg)
 	if err != nil {
 		return nil, err
 	}
-	p = &plane{world: newWorld(o), rollouts: map[string]*rollout{}, auto: cfg.InFlight == runfile.AutoInFlight}
+	p = &plane{world: newWorld(o, workload), rollouts: map[string]*rollout{}, auto: cfg.InFlight == runfile.AutoInFlight}
 	p.sampled = p.turn
 	p.resumed = func(r *rollout) {
 		p.state(events.ToolsCompletedType, r.id, events.ToolsCompleted{Turn: r.turn - 1})
@@ -94,7 +94,7 @@ func (p *plane) look() {
 	if p.capacities == 0 {
 		last = nil
 	}
-	if generator.Noticeable(last, p.clock().Sub(p.stated), m.Turns) {
+	if generator.Noticeable(last, p.clock().Sub(p.stated), m) {
 		p.capacity, p.stated = m, p.clock()
 		p.capacities++
 		p.state(events.CapacityMeasuredType, policy, m)

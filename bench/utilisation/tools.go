@@ -47,9 +47,7 @@ func (w *world) over(r *rollout) {
 	if t.left[r.group]--; t.left[r.group] > 0 {
 		return
 	}
-	if w.version >= w.warm {
-		t.took = append(t.took, w.engine.now-t.began[r.group])
-	}
+	w.measure(&t.took, w.engine.now-t.began[r.group])
 	delete(t.left, r.group)
 	delete(t.began, r.group)
 }
@@ -75,9 +73,7 @@ func (w *world) runTools() {
 		next := t.waits[i]
 		t.waits = slices.Delete(t.waits, i, i+1)
 		t.busy++
-		if w.version >= w.warm {
-			t.waited = append(t.waited, w.engine.now-next.since)
-		}
+		w.measure(&t.waited, w.engine.now-next.since)
 		w.after(next.seconds, func() {
 			t.busy--
 			next.do()

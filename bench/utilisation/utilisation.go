@@ -1,4 +1,4 @@
-// Package utilisation simulates how busy four schedules keep an inference server: a barrier, a queue of batches, the plainest asynchronous one, and
+// Package utilisation simulates how busy schedules keep an inference server: a barrier, a queue of batches, the plainest asynchronous one, and
 // Rondo.
 //
 // Time is virtual. Rondo's side is not modelled: the real deciders of the query sampler, the advantage calculator and the trainer feeder
@@ -7,7 +7,9 @@
 package utilisation
 
 import (
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/rondo-rl/rondo/events/runfile"
@@ -15,10 +17,12 @@ import (
 
 // Options of a simulation.
 type Options struct {
-	Seed      int64 `json:"seed"`
-	Steps     int   `json:"steps"` // of training that are measured, in the steady state
-	Groups    int   `json:"groups_per_batch"`
-	GroupSize int   `json:"group_size"`
+	Seed int64 `json:"seed"`
+	// Workloads are what rollouts do, by the names of the Workload constants.
+	Workloads []string `json:"workloads"`
+	Steps     int      `json:"steps"` // of training that are measured, in the steady state
+	Groups    int      `json:"groups_per_batch"`
+	GroupSize int      `json:"group_size"`
 	// Staleness and Policy are those of Rondo's run.
 	Staleness int64  `json:"staleness_max"`
 	Policy    string `json:"staleness_policy"`
@@ -33,15 +37,31 @@ type Options struct {
 	ToolOrder string `json:"tool_order,omitempty"`
 	// Train is how long a step of training takes, as a part of the time in which a server that is always busy samples its batch.
 	Train float64 `json:"train"`
-	// Equal makes all rollouts alike: one turn, no tools, and no time to take up weights. All schedules must come out the same then.
-	Equal bool `json:"equal,omitempty"`
 }
 
-// DefaultOptions are a run of 128 rollouts a step. Where nothing overlaps, rollouts are some 70 % of the time of training, as
+// DefaultOptions are a run with a new run file. Where nothing overlaps, rollouts are some 70 % of the time of training, as
 // RollPacker reports (https://www.themoonlight.io/review/rollpacker-mitigating-long-tail-rollouts-for-fast-synchronous-rl-post-training).
-// The staleness is the default of prime-rl (max_off_policy_steps) and of verl's V1 trainer (max_off_policy_threshold).
 func DefaultOptions() Options {
-	return Options{Seed: 1, Steps: 40, Groups: 16, GroupSize: 8, Staleness: 8, Policy: runfile.StaleDrop, InFlight: 96, Generators: 1, ToolOrder: OrderTurns, Train: 0.6}
+	o := Options{Seed: 1, Workloads: []string{WorkloadAgents, WorkloadTests, WorkloadLong}, Steps: 20, Generators: 1, ToolOrder: OrderTurns, Train: 0.6}
+	o.take(runfile.DefaultRunConfig())
+	return o
+}
+
+// take takes from a run file what a simulation has of it.
+func (o *Options) take(cfg runfile.RunConfig) {
+	o.Groups, o.GroupSize, o.InFlight = cfg.Feeds[0].GroupsPerBatch, cfg.GroupSize, cfg.InFlight
+	o.Staleness, o.Policy = cfg.Staleness.Max, cfg.Staleness.Policy
+	if o.Policy == "" {
+		o.Policy = runfile.StaleDrop
+	}
+}
+
+// newRunFile are the options with the staleness and the rollouts under way of a new run file.
+func (o Options) newRunFile() Options {
+	groups, size := o.Groups, o.GroupSize
+	o.take(runfile.DefaultRunConfig())
+	o.Groups, o.GroupSize = groups, size
+	return o
 }
 
 func (o Options) validate() error {
@@ -68,6 +88,13 @@ func (o Options) validate() error {
 		return fmt.Errorf("policy %q: must be %s, %s or %s", o.Policy, runfile.StaleDrop, runfile.StaleWait, runfile.StaleKeep)
 	case !(o.Train >= 0 && o.Train <= 10):
 		return fmt.Errorf("train %g: must be 0 to 10", o.Train)
+	case len(o.Workloads) == 0:
+		return errors.New("no workload")
+	}
+	for _, name := range o.Workloads {
+		if _, err := workloadOf(name); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -75,7 +102,8 @@ func (o Options) validate() error {
 // Result of a simulation.
 type Result struct {
 	Options
-	// Barrier, Queue, Async and Rondo are the tokens that the server sampled in each schedule, as a part of those that one which is always busy samples.
+	// Barrier, Queue, Async and Rondo are the tokens that the server sampled in each schedule of the first workload, as a part of those that it
+	// samples at its peak.
 	Barrier float64 `json:"barrier"`
 	Queue   float64 `json:"queue"`
 	Async   float64 `json:"async"`
@@ -83,13 +111,26 @@ type Result struct {
 	// Knee and Peak are the server's: sequences at once, and tokens a second.
 	Knee      int        `json:"knee"`
 	Peak      int        `json:"peak_tokens_s"`
-	Tokens    float64    `json:"mean_rollout_tokens"`
 	Schedules []Schedule `json:"schedules"`
+	// Sharing is how runs share the slots of one service.
+	Sharing []Sharing `json:"sharing"`
 }
 
-// Schedule is what was measured of one.
+// Names of the schedules.
+const (
+	Barrier = "barrier"
+	Queue   = "queue"
+	Async   = "async"
+	Rondo   = "rondo"
+	// NewRunFile is Rondo with what a new run file says of staleness and of rollouts under way.
+	NewRunFile = "rondo, a new run file"
+)
+
+// Schedule is what was measured of one with one workload.
 type Schedule struct {
-	Name string `json:"name"`
+	Workload string  `json:"workload"`
+	Tokens   float64 `json:"mean_rollout_tokens"` // sampled
+	Name     string  `json:"name"`
 	// Busy is the server's time at its peak, by tokens that it sampled, and Trained the same by tokens that were trained on.
 	Busy            float64 `json:"busy"`
 	Trained         float64 `json:"trained"`
@@ -99,6 +140,10 @@ type Schedule struct {
 	Staleness     []int64 `json:"staleness"`
 	MeanStaleness float64 `json:"mean_staleness"`
 	Dropped       int     `json:"dropped_rollouts"` // as too old
+	// FirstToken is how long turns waited at the server for their first token, in seconds, and Cached the part of their prompts that the server had kept.
+	FirstTokenP50 float64 `json:"first_token_s_p50"`
+	FirstTokenP99 float64 `json:"first_token_s_p99"`
+	Cached        float64 `json:"cached"`
 	// ToolWait is how long turns waited for a tool runner, in seconds, and Group how long groups took from their first turn to their last verdict.
 	ToolWaitP50 float64 `json:"tool_wait_s_p50"`
 	ToolWaitP99 float64 `json:"tool_wait_s_p99"`
@@ -109,62 +154,86 @@ type Schedule struct {
 	Capacity   int `json:"capacity,omitempty"`
 }
 
-// Run simulates the four schedules. progress receives what is being done.
+// Run simulates all schedules with each workload. progress receives what is being done.
 func Run(o Options, progress func(string)) (Result, error) {
 	r := Result{Options: o, Knee: knee, Peak: peakTPS}
 	if err := o.validate(); err != nil {
 		return r, err
 	}
-	r.Tokens = load{seed: uint64(o.Seed), size: o.GroupSize, equal: o.Equal}.meanTokens()
-	for _, queued := range []bool{false, true} {
-		name, figure := "barrier", &r.Barrier
-		if queued {
-			name, figure = "queue", &r.Queue
+	schedules := []string{Barrier, Queue, Async, Rondo, NewRunFile}
+	if reflect.DeepEqual(o, o.newRunFile()) {
+		schedules = slices.DeleteFunc(schedules, func(name string) bool { return name == Rondo })
+	}
+	for _, workload := range o.Workloads {
+		tokens := o.load(workload).meanTokens()
+		for _, name := range schedules {
+			progress(workload + ", " + name)
+			s, err := simulate(o, workload, name)
+			if err != nil {
+				return r, fmt.Errorf("%s, %s: %w", workload, name, err)
+			}
+			s.Tokens = tokens
+			r.Schedules = append(r.Schedules, s)
 		}
-		progress(name)
-		w, err := simulateBatches(o, queued)
-		if err != nil {
-			return r, fmt.Errorf("%s: %w", name, err)
+	}
+	first := func(name string) (busy float64) {
+		for _, s := range slices.Backward(r.Schedules) {
+			if s.Workload == o.Workloads[0] && s.Name == name {
+				busy = s.Busy
+			}
 		}
-		s := w.measured(name)
-		*figure, r.Schedules = s.Busy, append(r.Schedules, s)
+		return busy
 	}
-	progress("async")
-	a, err := simulateAsync(o)
-	if err != nil {
-		return r, fmt.Errorf("async: %w", err)
-	}
-	plain := a.measured("async")
-	plain.Dropped = a.dropped
-	r.Async, r.Schedules = plain.Busy, append(r.Schedules, plain)
-	progress("rondo")
-	p, err := simulateRondo(o)
-	if err != nil {
-		return r, fmt.Errorf("rondo: %w", err)
-	}
-	s := p.measured("rondo")
-	s.Dropped, s.Capacities, s.Capacity = p.dropped, p.capacities, p.capacity.Turns
-	r.Rondo, r.Schedules = s.Busy, append(r.Schedules, s)
+	r.Barrier, r.Queue, r.Async, r.Rondo = first(Barrier), first(Queue), first(Async), first(schedules[3])
+	progress("sharing")
+	r.Sharing = shareAll(uint64(o.Seed))
 	return r, nil
 }
 
-// measured is what a schedule came to between the first measured step and the last.
-func (w *world) measured(name string) Schedule {
-	elapsed := w.to.at - w.from.at
-	s := Schedule{
-		Name: name, Staleness: w.stale,
-		Busy:            (w.to.produced - w.from.produced) / elapsed / peakTPS,
-		Trained:         (w.to.tokens - w.from.tokens) / elapsed / peakTPS,
-		RolloutsPerHour: (w.to.rollouts - w.from.rollouts) / elapsed * 3600,
-		StepSeconds:     elapsed / float64(w.last-w.warm),
-		ToolWaitP50:     quantile(w.tools.waited, 0.5), ToolWaitP99: quantile(w.tools.waited, 0.99),
-		GroupMean: mean(w.tools.took), GroupP99: quantile(w.tools.took, 0.99),
+// simulate simulates one schedule with one workload.
+func simulate(o Options, workload, name string) (s Schedule, err error) {
+	var w *world
+	switch name {
+	case Barrier, Queue:
+		w, err = simulateBatches(o, workload, name == Queue)
+	case Async:
+		var a *async
+		if a, err = simulateAsync(o, workload); err == nil {
+			w, s.Dropped = a.world, a.dropped
+		}
+	default:
+		if name == NewRunFile {
+			o = o.newRunFile()
+		}
+		var p *plane
+		if p, err = simulateRondo(o, workload); err == nil {
+			w, s.Dropped, s.Capacities, s.Capacity = p.world, p.dropped, p.capacities, p.capacity.Turns
+		}
 	}
+	if err != nil {
+		return s, err
+	}
+	s.Name, s.Workload = name, workload
+	w.measured(&s)
+	return s, nil
+}
+
+// measured is what a schedule came to between the first measured step and the last.
+func (w *world) measured(s *Schedule) {
+	elapsed, prompts := w.to.at-w.from.at, w.to.computed-w.from.computed+w.to.reused-w.from.reused
+	s.Busy = (w.to.produced - w.from.produced) / elapsed / peakTPS
+	s.Trained = (w.to.tokens - w.from.tokens) / elapsed / peakTPS
+	s.RolloutsPerHour = (w.to.rollouts - w.from.rollouts) / elapsed * 3600
+	s.StepSeconds = elapsed / float64(w.last-w.warm)
+	s.FirstTokenP50, s.FirstTokenP99 = quantile(w.firstToken, 0.5), quantile(w.firstToken, 0.99)
+	s.Cached = (w.to.reused - w.from.reused) / max(1, prompts)
+	s.ToolWaitP50, s.ToolWaitP99 = quantile(w.tools.waited, 0.5), quantile(w.tools.waited, 0.99)
+	s.GroupMean, s.GroupP99 = mean(w.tools.took), quantile(w.tools.took, 0.99)
+	s.Staleness = w.stale
 	groups, sum := int64(0), int64(0)
 	for staleness, n := range w.stale {
 		groups += n
 		sum += n * int64(staleness)
 	}
 	s.MeanStaleness = float64(sum) / float64(max(1, groups))
-	return s
 }

@@ -2,6 +2,8 @@ package utilisation
 
 import (
 	"errors"
+	"math"
+	"strconv"
 	"time"
 )
 
@@ -30,22 +32,28 @@ type world struct {
 	warm, last int64 // steps after which the measurement begins and ends
 	restarts   int64 // the step after which the server restarts; 0: it does not
 	from, to   moment
-	stale      []int64 // groups that were trained on while it was measured, by their staleness
-	trained    moment  // all that was trained on, of it at from and to
+	stale      []int64   // groups that were trained on while it was measured, by their staleness
+	trained    moment    // all that was trained on, of it at from and to
+	firstToken []float64 // seconds from the request to a turn's first token
 	err        error
 }
 
 // moment is what was counted up to a time.
-type moment struct{ at, produced, tokens, rollouts float64 }
+type moment struct{ at, produced, computed, reused, tokens, rollouts float64 }
 
 // rollout is one that is under way or over.
 type rollout struct {
 	shape
 	id      string
 	group   int64
-	version int64 // at dispatch
-	turn    int   // the next one
+	version int64   // at dispatch
+	turn    int     // the next one
+	context float64 // tokens of the conversation
+	summed  int     // how often it was summed up
 }
+
+// conversation is the name of what begins the rollout's next prompt: one that was summed up begins anew.
+func (r *rollout) conversation() string { return r.id + "/" + strconv.Itoa(r.summed) }
 
 // epoch is when virtual time begins.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -54,9 +62,16 @@ func (w *world) clock() time.Time {
 	return epoch.Add(time.Duration(w.engine.now * float64(time.Second)))
 }
 
-func newWorld(o Options) *world {
-	l := load{seed: uint64(o.Seed), size: o.GroupSize, equal: o.Equal}
-	w := &world{load: l, generators: newAskers(o.Generators), tools: newTools(o)}
+// load is what the groups of a workload have to do.
+func (o Options) load(name string) load {
+	w, _ := workloadOf(name) // validated
+	return load{workload: w, seed: uint64(o.Seed), size: o.GroupSize}
+}
+
+func newWorld(o Options, workload string) *world {
+	l := o.load(workload)
+	w := &world{load: l, tools: newTools(o)}
+	w.generators = newAskers(o.Generators, w.clock)
 	w.trainTime = o.Train * float64(o.Groups*o.GroupSize) * l.meanTokens() / peakTPS
 	w.warm = o.Staleness + 4 // the first batches meet an engine without its usual load
 	w.last = w.warm + int64(o.Steps)
@@ -71,18 +86,17 @@ var errStuck = errors.New("nothing is under way, and nothing will be")
 // run lets the time pass until all steps are measured.
 func (w *world) run() error {
 	for w.version < w.last && w.err == nil {
-		next := w.engine.next()
+		next, prompt := w.engine.next()
 		if w.later.Len() > 0 && w.later.items[0].at <= next {
 			w.engine.advance(w.later.items[0].at)
 			w.later.take()()
 			continue
 		}
-		if len(w.engine.active.items) == 0 {
+		if math.IsInf(next, 1) {
 			return errStuck
 		}
 		w.engine.advance(next)
-		w.engine.work = w.engine.active.items[0].at // not a rounding error less
-		w.engine.active.take()()
+		w.engine.happen(prompt)
 	}
 	return w.err
 }
@@ -92,6 +106,7 @@ func (w *world) after(seconds float64, do func()) { w.later.add(w.engine.now+sec
 // begin begins a rollout, or its next turn.
 func (w *world) begin(r *rollout) {
 	if r.turn == 0 {
+		r.context = r.prompt
 		w.begun(r)
 	}
 	w.queue = append(w.queue, r)
@@ -102,6 +117,10 @@ func (w *world) begin(r *rollout) {
 func (w *world) answered(r *rollout) {
 	over := r.turns[r.turn]
 	r.turn++
+	r.context += over.tokens + over.results
+	if limit := w.load.context; limit > 0 && r.context > limit {
+		r.context, r.summed = r.prompt+summaryTokens, r.summed+1
+	}
 	w.sampled(r)
 	switch {
 	case r.turn == len(r.turns):
@@ -139,6 +158,7 @@ func (w *world) train(batch []*rollout, published func()) {
 	w.after(w.trainTime, func() {
 		w.version++
 		w.trained.at, w.trained.produced = w.engine.now, w.engine.produced
+		w.trained.computed, w.trained.reused = w.engine.computed, w.engine.reused
 		switch w.version {
 		case w.warm:
 			w.from = w.trained
@@ -147,11 +167,18 @@ func (w *world) train(batch []*rollout, published func()) {
 		case w.last:
 			w.to = w.trained
 		}
-		if !w.load.equal {
-			w.engine.pause(loadSeconds)
+		if w.load.name != WorkloadEqual {
+			w.engine.load()
 		}
 		published()
 	})
+}
+
+// measure adds a value to those of the measurement, when that has begun.
+func (w *world) measure(values *[]float64, value float64) {
+	if w.version >= w.warm {
+		*values = append(*values, value)
+	}
 }
 
 // age counts a group that is trained on.

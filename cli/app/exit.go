@@ -48,7 +48,7 @@ func PrintError(w io.Writer, err error, asJSON bool) {
 	case err == nil, errors.As(err, &e) && e.Err == nil:
 		return
 	}
-	text := wording.Plain(err).Error()
+	text := wording.Clean(wording.Plain(err).Error())
 	if errors.Is(err, context.Canceled) {
 		text = "interrupted"
 	}

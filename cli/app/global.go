@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -44,6 +45,9 @@ type Global struct {
 
 // fillFlags sets every flag that the command line left alone from the environment, then from the file.
 func fillFlags(cmd *cobra.Command, g *Global) error {
+	if err := CheckVariables(cmd.Root(), os.Environ()); err != nil {
+		return err
+	}
 	file := map[string]any{}
 	if g.config == "" {
 		g.config = os.Getenv("RONDO_CONFIG")
@@ -53,13 +57,14 @@ func fillFlags(cmd *cobra.Command, g *Global) error {
 		if err != nil {
 			return fmt.Errorf("read --config: %w", err)
 		}
-		if err := yamltext.Unmarshal(text, &file); err != nil {
+		if err := yamltext.Strict(text, &file); err != nil {
 			return fmt.Errorf("read --config %s: %w", g.config, err)
 		}
 	}
 	var err error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		value, ok := os.LookupEnv("RONDO_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")))
+		value, ok := os.LookupEnv(variableOf(f))
+		ok = ok && (value != "" || f.DefValue != "") // as shells leave it out
 		values, from := []any{value}, "environment"
 		var setErr error
 		if v, inFile := file[f.Name]; inFile && !ok {
@@ -82,6 +87,9 @@ func fillFlags(cmd *cobra.Command, g *Global) error {
 			err = fmt.Errorf("--config %s: no command has a flag %q", g.config, name)
 		}
 	}
+	if err == nil {
+		err = checkEmpty(cmd)
+	}
 	return err
 }
 
@@ -95,6 +103,10 @@ func listed(f *pflag.Flag, v any) ([]any, error) {
 			return nil, errors.New("want one value, and no list")
 		}
 		return v, nil
+	case float64:
+		if f.Value.Type() == flagKinds["string"].kind { // 1.10 is 1.1 by now
+			return nil, errors.New("want a text: put it into quotes")
+		}
 	}
 	return []any{v}, nil
 }
@@ -121,9 +133,8 @@ func New(nouns ...func(*Global) *cobra.Command) *cobra.Command {
 		Long: `Rondo samples tasks, runs an agent's tools in sandboxes, scores rollouts, computes advantages and feeds
 batches to a trainer: services that communicate only through a durable log (NATS JetStream) and objects.
 
-Every flag can also be set by an environment variable (--nats is RONDO_NATS) or in a YAML file (--config).`,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+Every flag can also be set by an environment variable (--nats is RONDO_NATS) or in a YAML file (--config).
+A variable whose name begins with RONDO_ and that nothing reads is refused.`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithCancelCause(cmd.Context())
 			g.Cancel = cancel
@@ -131,6 +142,7 @@ Every flag can also be set by an environment variable (--nats is RONDO_NATS) or 
 			if err := fillFlags(cmd, g); err != nil {
 				return err
 			}
+			concealCredentials(g.Access.creds, g.Access.key)
 			return setLogFormat(g.logFormat)
 		},
 	}
@@ -139,10 +151,17 @@ Every flag can also be set by an environment variable (--nats is RONDO_NATS) or 
 	flags.StringVar(&g.NATS, "nats", "", "URL of an external NATS server (default: the plane in --dir)")
 	g.Access.AddFlags(flags)
 	flags.StringVar(&g.Store, "store", "", "external object store: a directory, or s3://bucket/prefix?endpoint=URL")
-	flags.BoolVar(&g.JSON, "json", false, "print JSON")
-	flags.BoolVarP(&g.quiet, "quiet", "q", false, "print no progress")
 	flags.StringVar(&g.logFormat, "log-format", logText, "format of the log on standard error: text or json")
 	flags.StringVar(&g.config, "config", "", "YAML file of flags")
+	Program(g, root, nouns...)
+	return root
+}
+
+// Program adds to the root of a program its commands, the flags --json and --quiet, and refusals of what no command knows.
+func Program(g *Global, root *cobra.Command, nouns ...func(*Global) *cobra.Command) {
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.PersistentFlags().BoolVar(&g.JSON, "json", false, "print JSON")
+	root.PersistentFlags().BoolVarP(&g.quiet, "quiet", "q", false, "print no progress")
 	for _, noun := range nouns {
 		root.AddCommand(noun(g))
 	}
@@ -151,9 +170,11 @@ Every flag can also be set by an environment variable (--nats is RONDO_NATS) or 
 	nameHelp(root)
 	refuseTopics(root)
 	refuseUnknown(root)
-	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", `{{if and .Runnable (not (index .Annotations "`+groups+`"))}}`, 1))
+	usage := strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", `{{if and .Runnable (not (index .Annotations "`+groups+`"))}}`, 1)
+	root.SetUsageTemplate(usage + `{{with index .Annotations "` + settings + `"}}
+{{.}}
+{{end}}`)
 	wordFlags(root)
-	return root
 }
 
 // nameHelp lets a mistake in a command's arguments name the command's help.
@@ -190,6 +211,21 @@ func countError(use string, args []string, err error) error {
 		return fmt.Errorf("%.80q is one argument too many", args[most])
 	}
 	return err
+}
+
+// settings annotates a command with what its help says of the flags that it does not show.
+const settings = "settings"
+
+// ShowFlags lets the help of a command that runs services show the named flags alone.
+func ShowFlags(cmd *cobra.Command, names ...string) {
+	hidden := 0
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(names, f.Name) {
+			f.Hidden = true
+			hidden++
+		}
+	})
+	cmd.Annotations = map[string]string{settings: fmt.Sprintf("%d more flags are settings of the services: `rondo config init` writes them into a file, each with what it means.", hidden)}
 }
 
 // groups annotates a command that does nothing but group others: its usage is that of its members alone.

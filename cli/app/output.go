@@ -101,6 +101,14 @@ func Parameters(params map[string]any) string {
 	return strings.Join(words, " ")
 }
 
+// Plural counts things: "1 turn", "2 turns".
+func Plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
 // PrintRows shows rows above the line of progress.
 func (p *Progress) PrintRows(rows []Row) {
 	if p.Quiet || len(rows) == 0 {

@@ -263,3 +263,32 @@ func Line(text string, most int) string {
 	}
 	return clean
 }
+
+// CleanOnTerminal passes on what it is given, made fit for the terminal if w is one.
+func CleanOnTerminal(w io.Writer) io.Writer {
+	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		return &cleaner{w: w}
+	}
+	return w
+}
+
+type cleaner struct {
+	w    io.Writer
+	rest []byte // the beginning of a character
+}
+
+func (c *cleaner) Write(p []byte) (int, error) {
+	text := append(c.rest, p...)
+	end := len(text)
+	for end > 0 && end > len(text)-utf8.UTFMax && !utf8.RuneStart(text[end-1]) {
+		end--
+	}
+	if end == 0 || utf8.FullRune(text[end-1:]) {
+		end = len(text)
+	} else {
+		end--
+	}
+	c.rest = append([]byte(nil), text[end:]...)
+	_, err := io.WriteString(c.w, Clean(string(text[:end])))
+	return len(p), err
+}

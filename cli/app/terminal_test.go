@@ -143,3 +143,20 @@ func TestColours(t *testing.T) {
 		t.Errorf("%q", out.String())
 	}
 }
+
+// TestCleaner: characters that come in pieces stay whole, whatever else comes.
+func TestCleaner(t *testing.T) {
+	for _, text := range []string{"plain\n", "für 漢字 😀\x1b[2J", "\xe6 broken", "\x80 a \xf0\x9f", ""} {
+		var whole, pieces strings.Builder
+		(&cleaner{w: &whole}).Write([]byte(text))
+		c := &cleaner{w: &pieces}
+		for i := range len(text) {
+			if n, err := c.Write([]byte{text[i]}); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		if whole.String() != pieces.String() || strings.ContainsRune(whole.String(), '\x1b') {
+			t.Errorf("%q: whole %q, in pieces %q", text, whole.String(), pieces.String())
+		}
+	}
+}

@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rondo-rl/rondo/audit"
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/cli/app"
-	"github.com/rondo-rl/rondo/cli/books"
 	"github.com/rondo-rl/rondo/cli/plane"
+	"github.com/rondo-rl/rondo/cli/tables"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/recovery"
-	"github.com/rondo-rl/rondo/ledger"
 )
 
 // auditOptions say what an audit shows beside its verdict.
@@ -58,8 +58,8 @@ The audit of _, the catalogue, lists the dead letters of all runs, and those tha
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, by := range o.by {
-				if !slices.Contains(ledger.Divisions, by) {
-					return fmt.Errorf("--by %q: use %s", by, strings.Join(ledger.Divisions, ", "))
+				if !slices.Contains(books.Divisions, by) {
+					return fmt.Errorf("--by %q: use %s", by, strings.Join(books.Divisions, ", "))
 				}
 			}
 			g.Follows = o.watch
@@ -80,7 +80,7 @@ The audit of _, the catalogue, lists the dead letters of all runs, and those tha
 			return auditRun(cmd, g, p, args[0], o)
 		},
 	}
-	cmd.Flags().StringSliceVar(&o.by, "by", nil, "divide the books by "+strings.Join(ledger.Divisions, ", "))
+	cmd.Flags().StringSliceVar(&o.by, "by", nil, "divide the books by "+strings.Join(books.Divisions, ", "))
 	cmd.Flags().BoolVar(&o.bias, "bias", false, "compare length, turns and difficulty of dropped and trained rollouts")
 	cmd.Flags().StringVar(&o.feed, "feed", "", "show the books of this feed only")
 	cmd.Flags().BoolVar(&o.quick, "quick", false, "close the books without checking events and objects")
@@ -108,7 +108,7 @@ func auditRun(cmd *cobra.Command, g *app.Global, p *plane.Plane, run string, o a
 	}
 	a, err := newAuditReport(report, letters, l, o)
 	if err == nil && !l.Closed {
-		a.Waits, err = books.RejectedWeights(cmd.Context(), p.Log, l.Config.Policy, l.PolicyVersion)
+		a.Waits, err = tables.RejectedWeights(cmd.Context(), p.Log, l.Config.Policy, l.PolicyVersion)
 	}
 	if err != nil {
 		return err
@@ -125,9 +125,9 @@ func auditRun(cmd *cobra.Command, g *app.Global, p *plane.Plane, run string, o a
 }
 
 // check reads the run and closes its books; a quick one looks at nothing else.
-func check(ctx context.Context, p *plane.Plane, run string, quick bool) (audit.Report, *ledger.Ledger, error) {
+func check(ctx context.Context, p *plane.Plane, run string, quick bool) (audit.Report, *books.Run, error) {
 	if quick {
-		l, err := ledger.Read(ctx, p.Log, run)
+		l, err := books.Read(ctx, p.Log, run)
 		report := audit.Report{Run: run, Findings: []audit.Finding{}}
 		if err != nil {
 			return report, nil, err
@@ -147,7 +147,7 @@ func check(ctx context.Context, p *plane.Plane, run string, quick bool) (audit.R
 			return audit.Report{}, nil, fmt.Errorf("check run %s: %w", run, err)
 		}
 	}
-	return c.Finish(), c.Ledger(), nil
+	return c.Finish(), c.Books(), nil
 }
 
 // compare adds to findings where the run's catalogue, stream and archive differ.
@@ -161,21 +161,21 @@ func compare(ctx context.Context, p *plane.Plane, run string, depth recovery.Dep
 
 // auditReport is the report with the first feed's books at the top, where scripts look for them.
 type auditReport struct {
-	ledger.Balance
+	books.Balance
 	audit.Report
-	Books       []ledger.Books `json:"books,omitempty"`
-	Bias        []ledger.Bias  `json:"bias,omitempty"`
-	DeadLetters []DeadLetter   `json:"dead_letters"`
+	Books       []books.Division `json:"books,omitempty"`
+	Bias        []books.Bias     `json:"bias,omitempty"`
+	DeadLetters []DeadLetter     `json:"dead_letters"`
 	// Waits is why the run stands still, or will soon, where its last weights were rejected.
 	Waits string `json:"waits,omitempty"`
 }
 
-func newAuditReport(r audit.Report, letters []DeadLetter, l *ledger.Ledger, o auditOptions) (auditReport, error) {
+func newAuditReport(r audit.Report, letters []DeadLetter, l *books.Run, o auditOptions) (auditReport, error) {
 	if o.feed != "" {
 		if !slices.Contains(l.Feeds(), o.feed) {
 			return auditReport{}, fmt.Errorf("run %s has no feed %q: it has %s", r.Run, o.feed, strings.Join(l.Feeds(), ", "))
 		}
-		r.Feeds = []ledger.Balance{l.Balance(o.feed)}
+		r.Feeds = []books.Balance{l.Balance(o.feed)}
 	}
 	a := auditReport{Report: r, DeadLetters: letters}
 	if len(r.Feeds) > 0 {
@@ -183,11 +183,11 @@ func newAuditReport(r audit.Report, letters []DeadLetter, l *ledger.Ledger, o au
 	}
 	for _, b := range r.Feeds {
 		for _, by := range o.by {
-			books, err := l.Books(b.Feed, by)
+			parts, err := l.Divide(b.Feed, by)
 			if err != nil {
 				return a, err
 			}
-			a.Books = append(a.Books, books)
+			a.Books = append(a.Books, parts)
 		}
 		if o.bias {
 			a.Bias = append(a.Bias, l.Bias(b.Feed))
@@ -203,13 +203,13 @@ func printAudit(w io.Writer, a auditReport, quick bool) {
 		fmt.Fprintf(w, "run %s: %d events, %d objects, %d duplicates\n", a.Run, a.Events, a.Objects, a.Duplicates)
 	}
 	for _, b := range a.Feeds {
-		books.PrintBalance(w, b)
+		tables.PrintBalance(w, b)
 	}
 	for _, b := range a.Books {
-		books.PrintBooks(w, b)
+		tables.PrintBooks(w, b)
 	}
 	for _, b := range a.Bias {
-		books.PrintBias(w, b)
+		tables.PrintBias(w, b)
 	}
 	printLetters(w, a.DeadLetters)
 	for _, f := range a.Findings {

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/cli/clitest"
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/ledger"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -32,9 +32,9 @@ type auditAnswer struct {
 	Trained   int
 	Failed    int
 	InFlight  int              `json:"in_flight"`
-	Feeds     []ledger.Balance `json:"feeds"`
-	Books     []ledger.Books   `json:"books"`
-	Bias      []ledger.Bias    `json:"bias"`
+	Feeds     []books.Balance  `json:"feeds"`
+	Books     []books.Division `json:"books"`
+	Bias      []books.Bias     `json:"bias"`
 	Findings  []any            `json:"findings"`
 	Objects   int              `json:"objects"`
 	EventsAll int64            `json:"events"`
@@ -58,11 +58,11 @@ func TestAuditDividesTheBooks(t *testing.T) {
 	if a.Started != 7 || a.Trained != 2 || a.Failed != 3 || a.InFlight != 2 || len(a.Feeds) != 2 || len(a.Books) != 6 || len(a.Findings) != 0 || a.Objects == 0 {
 		t.Errorf("%+v", a)
 	}
-	want := map[string][]ledger.Row{
-		"task": {{Key: "fix-a", Started: 2, Trained: 2}, {Key: "fix-b", Started: 5, Failed: 3, InFlight: 2}},
-		"reason": {{Key: "failed: deadline", Started: 2, Failed: 2}, {Key: "failed: sandbox", Started: 1, Failed: 1},
-			{Key: "in_flight", Started: 2, InFlight: 2}, {Key: "trained", Started: 2, Trained: 2}},
-		"stage": {{Key: "generator", Started: 4, Failed: 2, InFlight: 2}, {Key: "tools", Started: 1, Failed: 1}, {Key: "trainer", Started: 2, Trained: 2}},
+	want := map[string][]books.Row{
+		"task": {{Key: "fix-a", Counts: books.Counts{Started: 2, Trained: 2}}, {Key: "fix-b", Counts: books.Counts{Started: 5, Failed: 3, InFlight: 2}}},
+		"reason": {{Key: "failed: deadline", Counts: books.Counts{Started: 2, Failed: 2}}, {Key: "failed: sandbox", Counts: books.Counts{Started: 1, Failed: 1}},
+			{Key: "in_flight", Counts: books.Counts{Started: 2, InFlight: 2}}, {Key: "trained", Counts: books.Counts{Started: 2, Trained: 2}}},
+		"stage": {{Key: "generator", Counts: books.Counts{Started: 4, Failed: 2, InFlight: 2}}, {Key: "tools", Counts: books.Counts{Started: 1, Failed: 1}}, {Key: "trainer", Counts: books.Counts{Started: 2, Trained: 2}}},
 	}
 	for _, b := range a.Books {
 		if b.Feed != "trainer" {

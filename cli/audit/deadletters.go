@@ -71,7 +71,7 @@ func (d DeadLetter) Concerns(run, policy string) bool {
 
 func printLetters(w io.Writer, letters []DeadLetter) {
 	for _, d := range letters {
-		fmt.Fprintf(w, "dead letter: %s at sequence %d of %s: %s\n", d.Subject, d.Sequence, d.Stream, d.Reason)
+		fmt.Fprintf(w, "dead letter: %s at sequence %d of %s: %s\n", app.Line(d.Subject, 200), d.Sequence, d.Stream, app.Line(d.Reason, 400))
 	}
 }
 

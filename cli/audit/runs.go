@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rondo-rl/rondo/audit"
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/recovery"
-	"github.com/rondo-rl/rondo/ledger"
 )
 
 // auditAll closes the books of every run.
@@ -33,7 +33,7 @@ func auditAll(cmd *cobra.Command, g *app.Global, p *plane.Plane, o auditOptions)
 	for _, name := range names {
 		report, l, err := check(cmd.Context(), p, name, true)
 		if errors.Is(err, eventlog.ErrNotFound) { // its stream is lost, and nothing of it is archived
-			l, err = ledger.New(name), nil
+			l, err = books.New(name), nil
 		}
 		if err == nil {
 			report.Findings, err = compare(cmd.Context(), p, name, recovery.Ends, report.Findings)
@@ -67,16 +67,16 @@ const watchPause = time.Second
 
 // watchedBooks are the books of a run that is followed.
 type watchedBooks struct {
-	mu     sync.Mutex
-	ledger *ledger.Ledger
-	shown  auditReport
+	mu    sync.Mutex
+	books *books.Run
+	shown auditReport
 }
 
 // watchBooks follows a run's log and prints the books whenever they have changed, until the run is closed and at rest.
 func watchBooks(cmd *cobra.Command, g *app.Global, p *plane.Plane, run string, o auditOptions) error {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	w := &watchedBooks{ledger: ledger.New(run)}
+	w := &watchedBooks{books: books.New(run)}
 	done := make(chan error, 1)
 	go func() { done <- p.Log.Follow(ctx, run, 1, "", w.take) }()
 	tick := time.NewTimer(watchPause / 10)
@@ -97,15 +97,15 @@ func watchBooks(cmd *cobra.Command, g *app.Global, p *plane.Plane, run string, o
 func (w *watchedBooks) take(e events.Event) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.ledger.Apply(e)
+	return w.books.Apply(e)
 }
 
 // Show prints the books if they have changed, and reports whether they will not change any more.
 func (w *watchedBooks) Show(out io.Writer, g *app.Global, o auditOptions) (rested bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	rested = w.ledger.AtRest()
-	if w.ledger.Events == 0 {
+	rested = w.books.AtRest()
+	if w.books.Events == 0 {
 		return false, nil
 	}
 	a, err := w.report(o)
@@ -121,9 +121,9 @@ func (w *watchedBooks) Show(out io.Writer, g *app.Global, o auditOptions) (reste
 }
 
 func (w *watchedBooks) report(o auditOptions) (auditReport, error) {
-	report := audit.Report{Run: w.ledger.Run, Events: w.ledger.Events, Findings: []audit.Finding{}}
-	for _, feed := range w.ledger.Feeds() {
-		report.Feeds = append(report.Feeds, w.ledger.Balance(feed))
+	report := audit.Report{Run: w.books.Name, Events: w.books.Events, Findings: []audit.Finding{}}
+	for _, feed := range w.books.Feeds() {
+		report.Feeds = append(report.Feeds, w.books.Balance(feed))
 	}
-	return newAuditReport(report, []DeadLetter{}, w.ledger, o)
+	return newAuditReport(report, []DeadLetter{}, w.books, o)
 }

@@ -1,9 +1,16 @@
-// Package bench has the commands that measure.
+// Package bench has the program rondo-bench, whose commands measure.
 package bench
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -11,12 +18,48 @@ import (
 	"github.com/rondo-rl/rondo/cli/app"
 )
 
-// New makes the command `rondo bench`.
-func New(g *app.Global) *cobra.Command {
-	cmd := &cobra.Command{Use: "bench", Short: "Measure what the plane costs, as ratios to the same work without it"}
-	cmd.AddCommand(newBenchStage(g), newBenchFeed(g), newBenchReplay(g), newBenchIndex(g), newBenchSandbox(g), newBenchLong(g), newBenchPipeline(g), newBenchWeights(g), newBenchUtilisation(g),
-		newBenchScale(g), newBenchTable(g))
-	return cmd
+// Main runs the program with the arguments of this process, and gives its exit code.
+func Main() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root, g := program()
+	err := root.ExecuteContext(ctx)
+	app.PrintError(os.Stderr, err, g.JSON)
+	return app.ExitCode(err)
+}
+
+// program is the program with all its commands.
+func program() (*cobra.Command, *app.Global) {
+	root := &cobra.Command{
+		Use:   "rondo-bench",
+		Short: "Measure what the plane costs, as ratios to the same work without it",
+		Long: `Measure what the plane costs, as ratios to the same work without it. Each command makes what it measures, and removes it. Some start rondo:
+the program beside this one, or the one that RONDO_BINARY names.`,
+	}
+	g := &app.Global{}
+	app.Program(g, root, newBenchStage, newBenchFeed, newBenchReplay, newBenchIndex, newBenchSandbox, newBenchLong, newBenchPipeline, newBenchWeights,
+		newBenchUtilisation, newBenchScale, newBenchTable)
+	return root, g
+}
+
+// rondo is the program that is measured where a benchmark starts it.
+func rondo() (string, error) {
+	if named := os.Getenv("RONDO_BINARY"); named != "" {
+		path, err := exec.LookPath(named)
+		if err != nil {
+			return "", fmt.Errorf("RONDO_BINARY: %w", err)
+		}
+		return path, nil
+	}
+	own, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	beside := filepath.Join(filepath.Dir(own), "rondo")
+	if _, err := exec.LookPath(beside); err != nil {
+		return "", errors.New("there is no rondo beside rondo-bench: build both (go build -o bin/ ./cmd/...), or name one by RONDO_BINARY")
+	}
+	return beside, nil
 }
 
 func newBenchStage(g *app.Global) *cobra.Command {
@@ -30,7 +73,7 @@ in 64 workers directly on nats.go, and on nats.go without waiting for any answer
 All run in this process on embedded servers and take turns, once with every append synced to disk and once with a
 sync each 100 ms. The result is the median ratio of the service runtime's throughput to the workers', and ratio_to_ceiling that to
 what waits for nothing. The benchmark removes everything that it created, and touches no plane.`,
-		Example: "  rondo bench stage\n  rondo bench stage --events 100000 --pairs 11 --json",
+		Example: "  rondo-bench stage\n  rondo-bench stage --events 100000 --pairs 11 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			show := app.NewProgress(g)

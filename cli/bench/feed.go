@@ -33,7 +33,7 @@ always synced.
 The memory is that of a feeder in a separate process whose trainer takes no batch.
 
 The measured plane is in a temporary directory. No other plane is touched.`,
-		Example: "  rondo bench feed\n  rondo bench feed --lengths 8192 --tokens 67108864 --json\n  RONDO_PYTHON=.venv/bin/python rondo bench feed --backlogs 100,1000,10000",
+		Example: "  rondo-bench feed\n  rondo-bench feed --lengths 8192 --tokens 67108864 --json\n  RONDO_PYTHON=.venv/bin/python rondo-bench feed --backlogs 100,1000,10000",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			show := app.NewProgress(g)
@@ -43,11 +43,10 @@ The measured plane is in a temporary directory. No other plane is touched.`,
 				show.Line("the Python package rondo is not installed for %s: pull is measured with the Go reader", python)
 			}
 			if !noMemory {
-				binary, err := os.Executable()
-				if err != nil {
-					return err
+				var err error
+				if o.Rondo, err = rondo(); err != nil {
+					return fmt.Errorf("%w; or skip the memory (--no-memory)", err)
 				}
-				o.Rondo = binary
 			}
 			r, err := feed.Run(cmd.Context(), o, func(line string) { show.Line("%s", line) })
 			if err != nil {

@@ -28,7 +28,7 @@ Speed: the benchmark searches indexes of generated chunks, with a warm and with 
 with an exact search.
 
 Everything happens in a temporary directory, which needs about 2 GB for a million chunks. No plane is touched.`,
-		Example: "  rondo bench index\n  rondo bench index --questions 200 --times 1 --chunks 10000 --json",
+		Example: "  rondo-bench index\n  rondo-bench index --questions 200 --times 1 --chunks 10000 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			show := app.NewProgress(g)
@@ -48,7 +48,7 @@ Everything happens in a temporary directory, which needs about 2 GB for a millio
 	flags.IntVar(&o.Times, "times", 10, "how many times as large as Go's standard library the second tree is; 1: no second tree")
 	flags.IntSliceVar(&o.Chunks, "chunks", []int{10_000, 100_000, 1_000_000}, "chunks of the indexes that are asked")
 	flags.IntVar(&o.Queries, "queries", 50, "queries at each size")
-	flags.StringVar(&o.Dir, "dir", "", "where trees and stores are made and removed (default the system's temporary directory)")
+	flags.StringVar(&o.Dir, "dir", "", "where trees and stores are made and removed (default: the system's temporary directory)")
 	return cmd
 }
 

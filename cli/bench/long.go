@@ -27,7 +27,7 @@ allocated is counted in the same way, which does not depend on the load of the m
 cpu_ratio compares a turn in the last tenth of the longest rollouts with the mean turn of the shortest ones. bytes_ratio does the same for bytes on
 the log, and allocated_ratio for allocated bytes. cpu_ratio_mean compares the mean turns of both. With --lengths 100,1000 or more between them they
 have a second name: cpu_ratio_1000_to_100, cpu_ratio_mean_1000_to_100, allocated_ratio_1000_to_100. The benchmark removes everything that it created, and touches no plane.`,
-		Example: "  rondo bench long\n  rondo bench long --lengths 100,1000 --rollouts 4 --json",
+		Example: "  rondo-bench long\n  rondo-bench long --lengths 100,1000 --rollouts 4 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			show := app.NewProgress(g)

@@ -21,14 +21,14 @@ func newBenchPipeline(g *app.Global) *cobra.Command {
 log, in this process. The inference server is scripted, and tool runner and scorer are stand-ins: all three answer at once. So what is
 measured is the pipeline, and not models, sandboxes or tests.
 
-First one stage is measured, as rondo bench stage does. Then all rollouts are open at once: this gives rollouts and events a second,
+First one stage is measured, as rondo-bench stage does. Then all rollouts are open at once: this gives rollouts and events a second,
 and the processor time of a rollout. At last 48 rollouts are open, and the model takes so long for a turn that half as many turns a
 second come: this gives the time of each stage, from the event that begins it to the one that ends it, beside that of nats.go alone
 under the same load. added_ms_p50 and added_ms_p99 sum up what the stages take more.
 
 With --open another run holds so many rollouts open at a model that does not answer, and measures the memory of the process. The benchmark
 removes everything that it created, and touches no plane.`,
-		Example: "  rondo bench pipeline\n  rondo bench pipeline --rollouts 3200 --turns 8 --json\n  rondo bench pipeline --open 100000",
+		Example: "  rondo-bench pipeline\n  rondo-bench pipeline --rollouts 3200 --turns 8 --json\n  rondo-bench pipeline --open 100000",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			show := app.NewProgress(g)
@@ -54,7 +54,7 @@ removes everything that it created, and touches no plane.`,
 	return cmd
 }
 
-// pipelineResult is what the pipeline does, beside one stage of it alone (rondo bench stage).
+// pipelineResult is what the pipeline does, beside one stage of it alone (rondo-bench stage).
 type pipelineResult struct {
 	rollouts.Result
 	StageVsRaw     float64 `json:"stage_vs_raw"`     // throughput of the service runtime, by that of workers on nats.go

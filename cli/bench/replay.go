@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -30,14 +29,13 @@ The results are the medians. A separate process makes every decision of the run 
 reports rollouts per second and its peak memory.
 
 The run is in a temporary directory (10,000 rollouts take about 2 GiB). No plane is touched.`,
-		Example: "  rondo bench replay\n  rondo bench replay --rollouts 10000 --json",
+		Example: "  rondo-bench replay\n  rondo-bench replay --rollouts 10000 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			binary, err := os.Executable()
-			if err != nil {
+			var err error
+			if o.Rondo, err = rondo(); err != nil {
 				return err
 			}
-			o.Rondo = binary
 			show := app.NewProgress(g)
 			r, err := replay.Run(cmd.Context(), o, func(line string) { show.Line("%s", line) })
 			if err != nil {

@@ -24,7 +24,7 @@ A sandbox's first process is rondo-sandbox-init if that program is in rondo's fo
 
 Memory is measured for the whole machine, so nothing else should run. The second figure is from the control groups, which do not count some
 of the kernel's own memory. The benchmark removes everything it created.`,
-		Example: "  rondo bench sandbox\n  rondo bench sandbox --pairs 200 --held 0 --json",
+		Example: "  rondo-bench sandbox\n  rondo-bench sandbox --pairs 200 --held 0 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Pairs < 1 || o.Held < 0 {

@@ -16,18 +16,18 @@ func newBenchScale(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scale",
 		Short: "Derive what a load takes from what was measured: nodes, bytes, requests, money, and what ends first",
-		Long: `Scale measures nothing. It derives what so many rollouts a day take from the results of rondo bench pipeline, long, sandbox and feed, and
+		Long: `Scale measures nothing. It derives what so many rollouts a day take from the results of rondo-bench pipeline, long, sandbox and feed, and
 says of each figure how it comes about. At last it lists the limits: how many rollouts a day each allows, and what one does then.
 
 The results of one machine of two cores are part of the program. Yours are better:
 
   mkdir measured
-  rondo bench pipeline --open 100000 --json >measured/pipeline.json
-  rondo bench long --json >measured/long.json
-  rondo bench sandbox --json >measured/sandbox.json
-  rondo bench feed --json >measured/feed.json
-  rondo bench scale --measured measured`,
-		Example: "  rondo bench scale\n  rondo bench scale --rollouts 20000 --sandboxes 500 --turns 100\n  rondo bench scale --json",
+  rondo-bench pipeline --open 100000 --json >measured/pipeline.json
+  rondo-bench long --json >measured/long.json
+  rondo-bench sandbox --json >measured/sandbox.json
+  rondo-bench feed --json >measured/feed.json
+  rondo-bench scale --measured measured`,
+		Example: "  rondo-bench scale\n  rondo-bench scale --rollouts 20000 --sandboxes 500 --turns 100\n  rondo-bench scale --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			m, err := scale.Recorded()

@@ -33,12 +33,12 @@ kills all processes. It names each rival that cannot run here, and what it lacks
 
 The whole table takes some half an hour on a quiet machine, and the rivals as long again; --quick takes some minutes, and its figures
 scatter. What cannot be measured is named below the table, and the command then ends with an error.`,
-		Example: "  rondo bench table --quick\n  rondo bench table --only stage,weights,sandbox\n  rondo bench table --json",
+		Example: "  rondo-bench table --quick\n  rondo-bench table --only stage,weights,sandbox\n  rondo-bench table --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			show := app.NewProgress(g)
 			var err error
-			if o.Rondo, err = os.Executable(); err != nil {
+			if o.Program, err = os.Executable(); err != nil {
 				return err
 			}
 			if !cmd.Flags().Changed("rivals") {

@@ -16,23 +16,31 @@ func newBenchUtilisation(g *app.Global) *cobra.Command {
 		Use:   "utilisation",
 		Short: "Simulate how busy a barrier, a queue of batches, a plain asynchronous schedule and Rondo keep an inference server",
 		Long: `The benchmark simulates training in virtual time, with an inference server, tools, verifiers and a trainer. Turns, tokens and tool times
-have long tails. A server that is always busy is the ideal. Four schedules get the same groups in the same order:
+have long tails. A server that always samples at its peak is the ideal. All schedules get the same groups in the same order:
 
   barrier  a batch's rollouts all end before it is trained on, and the next batch begins after that
   queue    the next batch is sampled while one is trained on, and begins when all rollouts of the one before have ended
   async    the plainest asynchronous schedule: as many rollouts in flight as the run's in_flight (96 where that is no number), groups are trained on as they
            end, and dropped where they are too old
   rondo    the real deciders of query sampler, advantage calculator and trainer feeder, with the run's staleness and in_flight
+  rondo, a new run file
+           the same with the staleness and in_flight of a run file that names neither
 
-Turns reach the server by the generator's own rules in all four. BUSY is the part of the ideal's tokens that were sampled, and TRAINED the part that
-was trained on. A group that is too old is sampled in vain.
+The workloads are agents (coding agents), tests (the same with slow tools), long (rollouts of 100,000 to a million tokens) and equal (a check: one turn
+each, all alike, so that every schedule keeps the server busy). The server computes a prompt before the first token, but for what it has kept of the
+conversation. It forgets that when its memory is full and when it takes up new weights.
+
+Turns reach the server by the generator's own rules in every schedule. BUSY is the part of the ideal's tokens that were sampled, and TRAINED the part that
+was trained on. A group that is too old is sampled in vain. CACHED is the part of the prompts that the server had kept.
+
+A second table shows how runs share the slots of one service: the parts of the slots' time that runs had which always have calls.
 
 The same seed gives the same figures. No plane is touched, and no accelerator is needed.`,
-		Example: `  rondo bench utilisation
-  rondo bench utilisation --staleness 1 --in-flight 0     # the defaults of a run file
-  rondo bench utilisation --equal --train 0               # a check: without tails all of them are near 1
-  rondo bench utilisation --tool-slots 10 --tool-order groups
-  rondo bench utilisation --seed 7 --steps 100 --json`,
+		Example: `  rondo-bench utilisation
+  rondo-bench utilisation --staleness 1 --in-flight 0     # beside a new run file's
+  rondo-bench utilisation --workload equal --train 0      # a check: without tails all of them are near 1
+  rondo-bench utilisation --tool-slots 10 --tool-order groups
+  rondo-bench utilisation --seed 7 --steps 100 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			show := app.NewProgress(g)
@@ -48,6 +56,7 @@ The same seed gives the same figures. No plane is touched, and no accelerator is
 	}
 	f := cmd.Flags()
 	f.Int64Var(&o.Seed, "seed", o.Seed, "of the rollouts' lengths and of the run")
+	f.StringSliceVar(&o.Workloads, "workload", o.Workloads, "what rollouts do: agents, tests, long or equal, several with commas")
 	f.IntVar(&o.Steps, "steps", o.Steps, "training steps that are measured, behind those in which the load builds up")
 	f.IntVar(&o.Groups, "groups", o.Groups, "groups of a batch")
 	f.IntVar(&o.GroupSize, "group-size", o.GroupSize, "rollouts of a group")
@@ -59,18 +68,27 @@ The same seed gives the same figures. No plane is touched, and no accelerator is
 	f.IntVar(&o.ToolSlots, "tool-slots", o.ToolSlots, "slots of all tool runners together; 0: there are always enough")
 	f.StringVar(&o.ToolOrder, "tool-order", o.ToolOrder, "which turn gets a free slot: turns, the one that waits longest, or groups, one of the group with the fewest rollouts left")
 	f.Float64Var(&o.Train, "train", o.Train, "time of a training step, as a part of the time in which an always busy server samples a batch")
-	f.BoolVar(&o.Equal, "equal", o.Equal, "all rollouts are alike: one turn without tools")
 	return cmd
 }
 
 func printUtilisation(w io.Writer, r utilisation.Result) error {
-	fmt.Fprintf(w, "%d steps of %d groups of %d rollouts, %.0f tokens each in the mean; a server of %d tokens/s from %d sequences on; seed %d\n\n",
-		r.Steps, r.Groups, r.GroupSize, r.Tokens, r.Peak, r.Knee, r.Seed)
-	t := app.NewTable("SCHEDULE", "BUSY", "TRAINED", "ROLLOUTS/H", "STEP, S", "STALENESS, MEAN", "MOST", "DROPPED AS STALE", "TOOL WAIT P50, S", "P99", "GROUP, S", "P99")
+	fmt.Fprintf(w, "%d steps of %d groups of %d rollouts; a server of %d tokens/s from %d sequences on; seed %d\n\n", r.Steps, r.Groups, r.GroupSize, r.Peak, r.Knee, r.Seed)
+	t := app.NewTable("WORKLOAD", "SCHEDULE", "BUSY", "TRAINED", "ROLLOUTS/H", "STEP, S", "STALENESS, MEAN", "MOST", "DROPPED AS STALE",
+		"FIRST TOKEN P50, S", "P99", "CACHED", "TOOL WAIT P50, S", "P99", "GROUP, S", "P99")
 	for _, s := range r.Schedules {
-		t.Row(s.Name, fmt.Sprintf("%.3f", s.Busy), fmt.Sprintf("%.3f", s.Trained), fmt.Sprintf("%.0f", s.RolloutsPerHour), fmt.Sprintf("%.0f", s.StepSeconds),
-			fmt.Sprintf("%.2f", s.MeanStaleness), len(s.Staleness)-1, s.Dropped, fmt.Sprintf("%.1f", s.ToolWaitP50), fmt.Sprintf("%.1f", s.ToolWaitP99),
-			fmt.Sprintf("%.0f", s.GroupMean), fmt.Sprintf("%.0f", s.GroupP99))
+		t.Row(s.Workload, s.Name, fmt.Sprintf("%.3f", s.Busy), fmt.Sprintf("%.3f", s.Trained), fmt.Sprintf("%.0f", s.RolloutsPerHour),
+			fmt.Sprintf("%.0f", s.StepSeconds), fmt.Sprintf("%.2f", s.MeanStaleness), len(s.Staleness)-1, s.Dropped,
+			fmt.Sprintf("%.2f", s.FirstTokenP50), fmt.Sprintf("%.1f", s.FirstTokenP99), fmt.Sprintf("%.3f", s.Cached),
+			fmt.Sprintf("%.1f", s.ToolWaitP50), fmt.Sprintf("%.1f", s.ToolWaitP99), fmt.Sprintf("%.0f", s.GroupMean), fmt.Sprintf("%.0f", s.GroupP99))
+	}
+	if err := t.Print(w); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\nRuns that share %d slots:\n\n", r.Sharing[0].Slots)
+	t = app.NewTable("RUNS", "LEAST", "MOST", "EQUAL PART", "HANGING")
+	for _, s := range r.Sharing {
+		t.Row(fmt.Sprintf("%d busy, %d idle, %d hanging", s.Busy, s.Idle, s.Hanging), fmt.Sprintf("%.4f", s.Least), fmt.Sprintf("%.4f", s.Most),
+			fmt.Sprintf("%.4f", 1/float64(s.Busy)), fmt.Sprintf("%.4f", s.Hung))
 	}
 	return t.Print(w)
 }

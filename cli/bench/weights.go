@@ -22,7 +22,7 @@ each step and applies it, and compares the speeds with those of cmp over two che
 files are in memory. A step has the deviation 0.5 x lr, which changes as many elements as published runs did. The entropy counts the changed positions and their differences.
 
 zstd and xdelta3 make the delta of a smaller checkpoint where they are installed. The last line is JSON.`,
-		Example: "  rondo bench weights\n  rondo bench weights --mib 4096 --rates 1e-6 --json",
+		Example: "  rondo-bench weights\n  rondo-bench weights --mib 4096 --rates 1e-6 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			show := app.NewProgress(g)

@@ -3,12 +3,14 @@ package clitest
 import (
 	"context"
 	"testing"
+	"testing/fstest"
 
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
 	"github.com/rondo-rl/rondo/services/intake"
 	"github.com/rondo-rl/rondo/services/servicetest"
@@ -42,7 +44,11 @@ func NewRecordedWith(t *testing.T, change func(*runfile.RunConfig), services ...
 	t.Cleanup(p.Close)
 	cfg := servicetest.Config("fix-a", "fix-b")
 	for i := range cfg.Tasks {
-		cfg.Tasks[i].Snapshot = servicetest.Blob(t, p.Store, []byte("snapshot of "+cfg.Tasks[i].Name))
+		snapshot, err := sandbox.Pack(fstest.MapFS{"main.py": {Data: []byte("# " + cfg.Tasks[i].Name + "\n"), Mode: 0o644}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Tasks[i].Snapshot = servicetest.Blob(t, p.Store, snapshot)
 		cfg.Tasks[i].Tests = servicetest.Blob(t, p.Store, []byte("tests of "+cfg.Tasks[i].Name))
 	}
 	cfg.Feeds = []runfile.Feed{{Name: "trainer", GroupsPerBatch: 1}, {Name: "shadow", GroupsPerBatch: 1}}

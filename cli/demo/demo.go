@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/opening"
 	"github.com/rondo-rl/rondo/cli/plane"
@@ -20,7 +21,6 @@ import (
 	"github.com/rondo-rl/rondo/demo/packs"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/ledger"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/tasks"
 )
@@ -129,6 +129,7 @@ tool codebase_search, because neither a listing nor grep finds the fault. Compar
 	f.BoolVar(&o.shuffle, "shuffle-rewards", false, "permute rewards within each group: a control that must not learn")
 	f.StringVar(&o.durability, "durability", "always", "when appends are synced to disk: always, or an interval such as 100ms, which is what a power cut may then take "+
 		"of the facts; no run that was answered as open is lost")
+	app.ShowFlags(cmd, "allow-insecure", "dashboard-listen", "group-size", "groups-per-batch", "large", "learning-rate", "pack", "search", "seed", "shuffle-rewards", "steps", "tasks")
 	return cmd
 }
 
@@ -252,6 +253,7 @@ func openDemo(ctx context.Context, p *plane.Plane, name string, o demoOptions) (
 	f.Policy, f.Endpoint, f.Seed, f.Steps, f.GroupSize = "repair-"+name, runfile.BuiltinEndpoint, o.seed, o.steps, o.groupSize
 	f.Feeds[0].GroupsPerBatch = o.groups
 	f.Limits.Turns = demoTurns
+	f.Staleness.Max = 1 // with more, the policy that has not learnt yet would sample most of so few steps
 	if o.tasks == "" && o.pack == opening.DefaultPack {
 		f.Staleness.Max = 0 // a batch has one group of each of the eight tasks, so that one step's reward compares with another's
 	}
@@ -290,15 +292,15 @@ func last(values []float64) float64 {
 }
 
 func newDemoResult(w *watcher, dir string) demoResult {
-	l := w.ledger
+	l := w.books
 	feed := l.Config.Feeds[0].Name
 	b := l.Balance(feed)
 	curve := l.RewardCurve(feed)
 	r := demoResult{
-		Run: l.Run, Steps: len(curve), Groups: l.Groups, Rollouts: b.Started, Trained: b.Trained, Stale: b.Stale, Filtered: b.Filtered,
-		Failed: b.Failed, InFlight: b.InFlight, Repair: w.repair.shown, Rewards: curve, PolicyVersion: l.PolicyVersion, Events: l.Events, Seconds: w.time.Sub(w.began).Seconds(), Dir: dir,
+		Run: l.Name, Steps: len(curve), Groups: l.Groups, Rollouts: b.Started, Trained: b.Trained, Stale: b.Stale, Filtered: b.Filtered,
+		Failed: b.Failed, InFlight: b.InFlight, Repair: w.repair.shown, Rewards: curve, PolicyVersion: l.PolicyVersion, Events: l.Events, Seconds: w.time.Sub(l.Opened).Seconds(), Dir: dir,
 	}
-	r.RewardFirst, r.RewardLast = ledger.Quarters(curve)
+	r.RewardFirst, r.RewardLast = books.Quarters(curve)
 	return r
 }
 

@@ -6,29 +6,28 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/ledger"
 )
 
 // watcher keeps the books of a run, and shows its steps.
 type watcher struct {
 	mu     sync.Mutex
-	ledger *ledger.Ledger
+	books  *books.Run
 	feed   string
 	steps  int64
 	show   *app.Progress
 	repair repairs
-	began  time.Time // of the first event
 	time   time.Time // of the last event
 }
 
 func newWatcher(run string, cfg runfile.RunConfig, show *app.Progress) *watcher {
 	show.Line("run %s: %d steps of %d groups of %d rollouts on %d tasks", run, cfg.Steps, cfg.Feeds[0].GroupsPerBatch, cfg.GroupSize, len(cfg.Tasks))
-	return &watcher{ledger: ledger.New(run), feed: cfg.Feeds[0].Name, steps: cfg.Steps, show: show}
+	return &watcher{books: books.New(run), feed: cfg.Feeds[0].Name, steps: cfg.Steps, show: show}
 }
 
 // follow reads the run until it is closed and nothing of it is in flight.
@@ -36,7 +35,7 @@ func (w *watcher) follow(ctx context.Context, log *eventlog.Log) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go w.draw(ctx)
-	if err := log.Follow(ctx, w.ledger.Run, 1, "", w.take); !errors.Is(err, plane.ErrAtRest) {
+	if err := log.Follow(ctx, w.books.Name, 1, "", w.take); !errors.Is(err, plane.ErrAtRest) {
 		return err
 	}
 	return nil
@@ -45,22 +44,20 @@ func (w *watcher) follow(ctx context.Context, log *eventlog.Log) error {
 func (w *watcher) take(e events.Event) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.ledger.Apply(e); err != nil {
+	if err := w.books.Apply(e); err != nil {
 		return err
 	}
-	if w.time = e.Time; w.began.IsZero() {
-		w.began = e.Time
-	}
+	w.time = e.Time
 	w.show.PrintRows(w.repair.take(e))
 	if e.Type == events.BatchReadyType {
 		if ready, err := events.Data[events.BatchReady](e); err == nil {
-			w.show.Line("step %2d/%d  reward %.3f  staleness %d  %d events in %s", ready.Step, w.steps, ready.RewardMean, ready.Staleness, w.ledger.Events, w.time.Sub(w.began).Round(time.Second))
+			w.show.Line("step %2d/%d  reward %.3f  staleness %d  %d events in %s", ready.Step, w.steps, ready.RewardMean, ready.Staleness, w.books.Events, w.time.Sub(w.books.Opened).Round(time.Second))
 		}
 	}
-	if !w.ledger.Closed {
+	if !w.books.Closed {
 		return nil
 	}
-	if b := w.ledger.Balance(w.feed); b.InFlight == 0 {
+	if b := w.books.Balance(w.feed); b.InFlight == 0 {
 		return plane.ErrAtRest
 	}
 	return nil
@@ -78,10 +75,10 @@ func (w *watcher) draw(ctx context.Context) {
 		case <-tick.C:
 		}
 		w.mu.Lock()
-		b := w.ledger.Balance(w.feed)
-		rate := 4 * (w.ledger.Events - before)
-		before = w.ledger.Events
-		curve := w.ledger.RewardCurve(w.feed)
+		b := w.books.Balance(w.feed)
+		rate := 4 * (w.books.Events - before)
+		before = w.books.Events
+		curve := w.books.RewardCurve(w.feed)
 		w.show.Show("step %d/%d  reward %.3f  %d rollouts in flight  %d trained  %d events/s", b.Consumed, w.steps, last(curve), b.InFlight, b.Trained, rate)
 		w.mu.Unlock()
 	}

@@ -51,7 +51,7 @@ The NATS server must accept a run's stream, and its clock must agree. The store 
 Of a NATS cluster, doctor names the servers that are away and the streams without a leader.
 Doctor lists the streams that refuse writes, for example after a full disk. It asks the plane that runs in --dir, or the
 monitoring port of an external NATS server (--nats-monitor). It lists the paused runs with their reasons, and the runs
-that no tool runner serves: for these it listens for six seconds.
+that no tool runner serves: for these it listens for six seconds. While the store does not answer, doctor reports the runs by the log alone.
 
 With --nats, a sandbox that does not work is a warning, because this machine may not run sandboxes. With the credentials of a service,
 doctor creates no stream. Doctor removes everything it created. It exits with 2 when a check fails.

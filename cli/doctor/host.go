@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -105,6 +106,12 @@ func byteCount(n uint64) string {
 	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }
 
+// storePatience is how long a store may take for all of its check, or to compare one run with its archive.
+var storePatience = 8 * time.Second
+
+// cleanUp is how long the removal of what was written may take behind that.
+const cleanUp = 2 * time.Second
+
 // tryObjects opens the store, which tries out conditional writes in a bucket, and writes and reads an object.
 func tryObjects(ctx context.Context, location string) []finding {
 	if location == "" {
@@ -115,10 +122,15 @@ func tryObjects(ctx context.Context, location string) []finding {
 			return []finding{ok("store", "%s will be made", location)}
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, storePatience)
+	defer cancel()
 	store, err := open.Open(ctx, location)
 	if err == nil {
 		defer store.Close()
 		err = swapAndRead(ctx, store)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%s does not answer within %s: %w", withoutQuery(location), storePatience, err)
 	}
 	if err != nil {
 		return []finding{trouble("store", err, storeAdvice(ctx, err))}
@@ -129,10 +141,14 @@ func tryObjects(ctx context.Context, location string) []finding {
 // swapAndRead swaps a small object, as the pointer to the newest weights moves, and reads and deletes it.
 func swapAndRead(ctx context.Context, store storage.Store) (err error) {
 	key := "rondo-probe/doctor-" + fmt.Sprint(os.Getpid())
-	defer func() { err = errors.Join(err, store.Delete(context.WithoutCancel(ctx), key)) }()
 	if err := store.Delete(ctx, key); err != nil {
 		return err
 	}
+	defer func() {
+		removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
+		defer cancel()
+		err = errors.Join(err, store.Delete(removing, key))
+	}()
 	etag, err := store.CompareAndSwap(ctx, key, "", []byte("one"))
 	if err != nil {
 		return err

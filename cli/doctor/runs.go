@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -16,8 +17,30 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/retry"
+	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/open"
 )
+
+// compare compares a run with its archive. That it cannot be compared is a finding, too; away says
+// that the store does not answer, so that nothing can be compared with it.
+func compare(ctx context.Context, log *eventlog.Log, run string) (findings []finding, away bool) {
+	ctx, cancel := context.WithTimeout(ctx, storePatience)
+	defer cancel()
+	wrong, err := recovery.Compare(ctx, log, run, recovery.Ends)
+	for _, f := range wrong {
+		findings = append(findings, finding{"runs", levelTrouble, app.Clean(f.String()), f.Do})
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, storage.ErrUnavailable) || ctx.Err() != nil:
+		away = true
+		findings = append(findings, trouble("runs", fmt.Errorf("run %s is not compared with its archive, nor are those behind it: %w", run, err), "run doctor again when the store answers"))
+	default:
+		findings = append(findings, trouble("runs", fmt.Errorf("run %s cannot be compared with its archive: %w", run, err),
+			"put back what is damaged from a copy of the store or of the NATS server's disk"))
+	}
+	return findings, away
+}
 
 // tryRuns looks for runs that are paused. That log or store cannot be reached, others tell.
 func tryRuns(ctx context.Context, url string, access app.NATSAccess, storeURL string) []finding {
@@ -36,7 +59,7 @@ func tryRuns(ctx context.Context, url string, access app.NATSAccess, storeURL st
 		return nil
 	}
 	defer nc.Close()
-	store, err := open.Open(ctx, storeURL)
+	store, err := open.ForReading(ctx, storeURL) // the log tells much while the store is away
 	if err != nil {
 		return nil
 	}
@@ -57,15 +80,14 @@ func tryRuns(ctx context.Context, url string, access app.NATSAccess, storeURL st
 	}
 	var findings []finding
 	var waiting []unservedTasks
-	atOnce := map[string]int{}
+	atOnce, storeAway := map[string]int{}, false
 	for _, run := range names {
 		state, reason, err := log.RunState(ctx, run)
-		if err == nil && state != eventlog.StateArchived { // of which nothing but the archive is left to compare
-			var wrong []recovery.Finding
-			wrong, err = recovery.Compare(ctx, log, run, recovery.Ends)
-			for _, f := range wrong {
-				findings = append(findings, finding{"runs", levelTrouble, app.Clean(f.String()), f.Do})
-			}
+		if err == nil && state != eventlog.StateArchived && !storeAway { // of an archived one nothing but the archive is left to compare
+			var wrong []finding
+			wrong, storeAway = compare(ctx, log, run)
+			findings = append(findings, wrong...)
+			err = context.Cause(ctx)
 		}
 		switch {
 		case err != nil:

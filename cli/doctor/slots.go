@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,24 +17,20 @@ import (
 // hearFor is long enough for each generator to speak.
 const hearFor = presence.Every + 500*time.Millisecond
 
+// maxGenerators bounds the generators that are counted.
+const maxGenerators = 4096
+
 // generatorSlots are those of all generators that speak; 0 where none does.
 func generatorSlots(ctx context.Context, nc *nats.Conn) (slots int) {
-	var mu sync.Mutex
-	heard := map[string]int{}
-	stop, err := presence.HearService(nc, topology.Generator, func(r presence.Report) {
-		mu.Lock()
-		defer mu.Unlock()
-		heard[r.Name] = r.Slots
-	})
+	generators := presence.NewRoster(maxGenerators)
+	stop, err := presence.HearService(nc, topology.Generator, func(r presence.Report) { generators.Take(r, time.Now()) })
 	if err != nil {
 		return 0
 	}
 	retry.Sleep(ctx, hearFor)
 	stop()
-	mu.Lock()
-	defer mu.Unlock()
-	for _, n := range heard {
-		slots += n
+	for _, g := range generators.Present(time.Now()) {
+		slots += g.Slots
 	}
 	return slots
 }

@@ -107,7 +107,7 @@ func (o *evalOptions) AddFlags(f *pflag.FlagSet) {
 	f.Int64Var(&o.seed, "seed", o.seed, "seed of task order, sampling and intervals")
 	f.Float64Var(&o.temperature, "temperature", o.temperature, "sampling temperature")
 	f.IntVar(&o.turns, "turns", o.turns, "turns of an attempt at most")
-	f.Var(&o.inFlight, "in-flight", "attempts that are under way at once, or auto: as many as wait for turns that the servers can sample at once (default 128)")
+	f.Var(&o.inFlight, "in-flight", "attempts that are under way at once, or auto, the default: as many as wait for turns that the servers can sample at once")
 	f.StringVar(&o.run, "run", "", "name of the run (default: made of policy, version and settings)")
 	f.StringVar(&o.out, "out", "", "folder for report.json, report.md, report.html and junit.xml")
 	f.Float64Var(&o.passAt, "pass-at", o.passAt, "reward from which on an attempt passes")

@@ -93,17 +93,17 @@ func (o *releaseOptions) addFlags(f *pflag.FlagSet) {
 	f.Int64Var(&o.seed, "seed", o.seed, "seed of task order, sampling and statistics")
 	f.Float64Var(&o.temperature, "temperature", o.temperature, "sampling temperature of the evaluations")
 	f.IntVar(&o.turns, "turns", o.turns, "turns of an attempt at most")
-	f.Var(&o.inFlight, "in-flight", "attempts that are under way at once, or auto: as many as wait for turns that the servers can sample at once (default 128)")
+	f.Var(&o.inFlight, "in-flight", "attempts that are under way at once, or auto, the default: as many as wait for turns that the servers can sample at once")
 	f.Float64Var(&o.passAt, "pass-at", o.passAt, "reward from which on an attempt passes")
 
 	f.DurationVar(&o.when.Every, "every", 0, "time between two gates (default: each version is due)")
 	f.IntVar(&o.when.Versions, "every-versions", 0, "versions between two gates; with --every, whichever comes first")
 
 	f.StringVar(&o.rules.By, "by", o.rules.By, "figure that decides: reward or pass@1")
-	f.Float64Var(&o.minReward, "min-reward", 0, "mean reward that a version must reach (default: none)")
-	f.Float64Var(&o.minPass, "min-pass", 0, "pass@1 that a version must reach (default: none)")
+	f.Float64Var(&o.minReward, "min-reward", 0, "mean reward that a version must reach; without it none")
+	f.Float64Var(&o.minPass, "min-pass", 0, "pass@1 that a version must reach; without it none")
 	f.BoolVar(&o.rules.Better, "better", false, "promote only versions that are significantly better")
-	f.Float64Var(&o.maxLoss, "max-loss", 0, "how far below the promoted version the interval of the difference may reach (default: any)")
+	f.Float64Var(&o.maxLoss, "max-loss", 0, "how far below the promoted version the interval of the difference may reach; without it any way")
 	f.Float64Var(&o.rules.MaxFailed, "max-failed", o.rules.MaxFailed, "share of failed attempts above which there is no result")
 	f.Float64Var(&o.rules.Confidence, "confidence", o.rules.Confidence, "confidence of the intervals, and 1 - the level of significance")
 

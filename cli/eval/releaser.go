@@ -103,7 +103,7 @@ func (r *releaser) gate(ctx context.Context, next release.Step) error {
 		if err != nil {
 			return err
 		}
-		j.Sources = append(j.Sources, events.JudgedSource{Run: f.Run, Through: f.LastSeq})
+		j.Sources = append(j.Sources, events.JudgedSource{Run: f.Name, Through: f.LastSeq})
 	}
 	return r.judge(ctx, j)
 }

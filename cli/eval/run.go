@@ -125,7 +125,7 @@ func (o *evalOptions) baseConfig(given func(string) bool) (opening.RunFile, erro
 	if o.file == "" || given("turns") {
 		f.Limits.Turns = o.turns
 	}
-	if o.inFlight != 0 {
+	if given("in-flight") {
 		f.InFlight = o.inFlight
 	}
 	f.GroupSize, f.Epochs = evaluation.GroupsOf(o.attempts, int(f.InFlight))
@@ -165,11 +165,11 @@ func (e *evaluator) tried(ctx context.Context, s evaluation.Subject, name string
 
 // summarise makes figures of a run's attempts.
 func (e *evaluator) summarise(f *evaluation.Recorded, name string, attempts []evaluation.Attempt, notes []string) (measured, error) {
-	m := measured{name: name, run: f.Run, when: f.Opened, cfg: f.Config, attempts: attempts, files: f.Trajectories()}
+	m := measured{name: name, run: f.Name, when: f.Opened, cfg: f.Config, attempts: attempts, files: f.Trajectories()}
 	var err error
 	m.summary, err = evaluation.Summarise(name, m.attempts, e.o.figures())
 	if err != nil {
-		return m, fmt.Errorf("run %s: %w", f.Run, err)
+		return m, fmt.Errorf("run %s: %w", f.Name, err)
 	}
 	m.summary.Notes = append(m.summary.Notes, notes...)
 	return m, nil

@@ -75,7 +75,6 @@ type evalWatch struct {
 	show  *app.Progress
 	known uint64 // what was on the log before
 	began time.Time
-	done  int // groups
 }
 
 // wait follows the run until nothing of it is under way, and gives what it folded. A run that is archived is over.
@@ -98,7 +97,7 @@ func (e *evaluator) wait(ctx context.Context, name string) (*evaluation.Recorded
 	case errors.Is(err, plane.ErrAtRest):
 		return w.fold, nil
 	case errors.Is(err, errPaused):
-		return nil, fmt.Errorf("run %s is paused: %s; when that is seen to, the same command goes on", name, app.Clean(w.fold.Paused))
+		return nil, fmt.Errorf("run %s is paused: %s; when that is seen to, the same command goes on", name, app.Clean(w.fold.Paused()))
 	}
 	return nil, err
 }
@@ -110,43 +109,37 @@ func (w *evalWatch) take(e events.Event) error {
 		return err
 	}
 	if e.Type == events.GroupCompletedType {
-		if err := w.completed(e); err != nil {
-			return err
-		}
+		w.completed(e)
 	}
 	switch {
 	case e.Seq < w.known:
 		return nil
 	case w.fold.Rested():
 		return plane.ErrAtRest
-	case w.fold.Paused != "" && !w.fold.Closed:
+	case w.fold.Paused() != "":
 		return errPaused
 	}
 	return nil
 }
 
 // completed prints what became of a group.
-func (w *evalWatch) completed(e events.Event) error {
-	c, err := events.Data[events.GroupCompleted](e)
-	if err != nil {
-		return err
-	}
-	w.done++
+func (w *evalWatch) completed(e events.Event) {
 	if e.Seq <= w.known {
-		return nil
+		return
 	}
+	g, _ := w.fold.FindGroup(e.Entity)
 	failed := 0
-	for _, m := range c.Members {
-		if m.Failed {
+	for _, id := range g.Members {
+		if r, _ := w.fold.Find(id); !r.Compared() {
 			failed++
 		}
 	}
-	text := fmt.Sprintf("group %d/%d  %s  mean reward %.3f of %d", w.done, len(w.fold.Config.Tasks)*w.fold.Config.Epochs, app.Clean(c.Task), c.Mean, len(c.Members)-failed)
+	text := fmt.Sprintf("group %d/%d  %s  mean reward %.3f of %d",
+		w.fold.Totals.Completed, len(w.fold.Config.Tasks)*w.fold.Config.Epochs, app.Clean(g.Task), g.Mean, len(g.Members)-failed)
 	if failed > 0 {
 		text += fmt.Sprintf(", %d failed", failed)
 	}
 	w.show.Line("%s  in %s", text, time.Since(w.began).Round(time.Second))
-	return nil
 }
 
 // draw refreshes the progress line.

@@ -124,7 +124,7 @@ func explainBatch(ctx context.Context, p *plane.Plane, run, feed string, step in
 	}
 	x.tell(cfg, s)
 	versions := map[int64]bool{}
-	for _, id := range s.ready.Groups {
+	for _, id := range s.Groups {
 		group, err := s.Group(cfg, id, versions)
 		if err != nil {
 			return x, err
@@ -140,11 +140,11 @@ func explainBatch(ctx context.Context, p *plane.Plane, run, feed string, step in
 }
 
 func (x *batchStory) tell(cfg runfile.RunConfig, s *scene) {
-	x.Advantage, x.Sequence, x.State = cfg.Advantage, s.sequence, "ready"
-	if s.ready.Step <= s.ledger.Consumed(x.Feed) {
+	x.Advantage, x.Sequence, x.State = cfg.Advantage, s.Seq, "ready"
+	if s.Step <= s.run.Consumed(x.Feed) {
 		x.State = "consumed"
 	}
-	b := s.ready
+	b := s.Batch
 	x.Batch = batchHead{
 		Step: b.Step, Samples: b.Samples, Tokens: b.Tokens, Sampled: b.Sampled, RewardMean: b.RewardMean,
 		MinVersion: b.MinVersion, Staleness: b.Staleness, Files: b.Files,

@@ -76,7 +76,7 @@ func TestExplainBatch(t *testing.T) {
 	}
 	for _, part := range []string{
 		"batch 1 of feed trainer in run first, consumed", "weights " + first.SHA256[:12], "snapshot " + cfg.Tasks[0].Snapshot.SHA256[:12], ready.Files[0].Key,
-		"g000001-0  trained  reward 1, advantage 0.5", `run {"command":"go test"}  exit code 1`, "on runner-1 (namespaces)", "it is invalidated", "failed: tools, sandbox: no space",
+		"g000001-0  trained  reward 1, advantage 0.5", `run {"command":"go test"}  exit code 1`, "on runner-1 (namespaces)", "it is invalidated", "failed: tools, sandbox: no space", "g000001-2  failed (sandbox)  no reward  dispatched",
 	} {
 		if !strings.Contains(output, part) {
 			t.Errorf("it does not say %q:\n%s", part, output)

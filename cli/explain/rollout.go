@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rondo-rl/rondo/advantage"
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
@@ -12,10 +13,12 @@ import (
 
 // memberStory is one rollout of a batch's group.
 type memberStory struct {
-	Rollout   string  `json:"rollout"`
-	Trained   bool    `json:"trained"`
-	Outcome   string  `json:"outcome"`
-	Reason    string  `json:"reason,omitempty"` // why it is not trained on
+	Rollout string `json:"rollout"`
+	Trained bool   `json:"trained"`
+	Outcome string `json:"outcome"`
+	Reason  string `json:"reason,omitempty"` // why it is not trained on
+	// Compared: its group compares it. One that failed or was invalidated before has no reward there, and no advantage.
+	Compared  bool    `json:"compared"`
 	Reward    float64 `json:"reward"`
 	Shaped    float64 `json:"shaped"`
 	Advantage float64 `json:"advantage"`
@@ -62,6 +65,8 @@ type turnStory struct {
 	FinishWord   string               `json:"finish_word,omitempty"` // the server's own, where that says more
 	Lacks        []string             `json:"lacks,omitempty"`
 	Summary      bool                 `json:"summary,omitempty"` // of what was said before, as the context was full
+	NewSample    bool                 `json:"new_sample,omitempty"`
+	SegmentCause string               `json:"segment_cause,omitempty"` // why the sample begins
 	Runner       string               `json:"runner,omitempty"`
 	Isolation    string               `json:"isolation,omitempty"`
 	ToolCalls    []callStory          `json:"tool_calls,omitempty"`
@@ -77,17 +82,18 @@ type callStory struct {
 
 // Group follows one group of the batch down to its members' turns, and notes the policy versions that it meets.
 func (s *scene) Group(cfg runfile.RunConfig, id string, versions map[int64]bool) (groupStory, error) {
-	completed, ok := s.completed[id]
-	if !ok {
-		return groupStory{}, fmt.Errorf("batch %d names group %s, which was not complete by then: `rondo audit` shows details", s.ready.Step, id)
+	completed, _ := s.run.FindGroup(id)
+	if !completed.Completed || completed.Seq > s.Seq {
+		return groupStory{}, fmt.Errorf("batch %d names group %s, which was not complete by then: `rondo audit` shows details", s.Step, id)
 	}
 	g := groupStory{Group: id, Task: completed.Task, Estimator: completed.Estimator, RewardMean: completed.Mean}
 	if task, ok := s.task(cfg, completed.Task); ok {
 		g.TaskDigest = task.Digest
 		g.Snapshot, g.Tests = present(task.Snapshot), present(task.Tests)
 	}
-	for _, m := range completed.Members {
-		member, err := s.member(m, versions)
+	for _, id := range completed.Members {
+		r, _ := s.run.Find(id)
+		member, err := s.member(r, versions)
 		if err != nil {
 			return g, err
 		}
@@ -104,12 +110,15 @@ func present(ref storage.Ref) *storage.Ref {
 	return &ref
 }
 
-func (s *scene) member(m events.Member, versions map[int64]bool) (memberStory, error) {
-	story := memberStory{Rollout: m.Rollout, Reward: m.Reward, Shaped: m.Shaped, Advantage: m.Advantage, Turns: []turnStory{}}
-	story.tellOutcome(s, m)
-	r, err := events.FoldRollout(s.chains[m.Rollout])
+func (s *scene) member(known books.Rollout, versions map[int64]bool) (memberStory, error) {
+	m := known.Member
+	story := memberStory{
+		Rollout: known.ID, Compared: known.Compared(), Reward: m.Reward, Shaped: m.Shaped, Advantage: m.Advantage, Turns: []turnStory{},
+	}
+	story.tellOutcome(s, known)
+	r, err := events.FoldRollout(s.chains[known.ID])
 	if err != nil {
-		return story, fmt.Errorf("rollout %s: %w", m.Rollout, err)
+		return story, fmt.Errorf("rollout %s: %w", known.ID, err)
 	}
 	story.PolicyVersion, story.Failure = r.Started.PolicyVersion, r.Failed
 	versions[story.PolicyVersion] = true
@@ -125,25 +134,26 @@ func (s *scene) member(m events.Member, versions map[int64]bool) (memberStory, e
 		for _, span := range t.VersionSpans {
 			versions[span.Version] = true
 		}
-		story.Turns = append(story.Turns, s.turn(r, t))
+		turn := tellTurn(r, t)
+		turn.Manifest = s.weights[t.PolicyVersion].SHA256
+		story.Turns = append(story.Turns, turn)
 	}
 	return story, nil
 }
 
 // tellOutcome says what the batch made of the member.
-func (story *memberStory) tellOutcome(s *scene, m events.Member) {
-	known, _ := s.ledger.Find(m.Rollout)
-	story.Trained = slices.Contains(s.ready.Rollouts, m.Rollout)
+func (story *memberStory) tellOutcome(s *scene, known books.Rollout) {
+	story.Trained = slices.Contains(s.Rollouts, known.ID)
 	story.Invalidated = known.Invalidated
 	switch {
 	case story.Trained:
 		story.Outcome = "trained"
 	case known.Failed:
 		story.Outcome, story.Reason = "failed", known.Class
-	case m.Failed:
+	case known.Member.Failed:
 		story.Outcome, story.Reason = "masked", "invalidated"
 	default:
-		story.Outcome, story.Reason = "masked", s.ready.Masked[m.Rollout]
+		story.Outcome, story.Reason = "masked", s.Masked[known.ID]
 	}
 }
 
@@ -174,10 +184,11 @@ func (x *batchStory) normalise(cfg runfile.RunConfig) {
 	}
 }
 
-func (s *scene) turn(r events.Rollout, t events.TurnSampled) turnStory {
+func tellTurn(r events.Rollout, t events.TurnSampled) turnStory {
 	story := turnStory{
-		Turn: t.Turn, PolicyVersion: t.PolicyVersion, VersionSpans: t.VersionSpans, Manifest: s.weights[t.PolicyVersion].SHA256,
+		Turn: t.Turn, PolicyVersion: t.PolicyVersion, VersionSpans: t.VersionSpans,
 		Sampled: len(t.TokenIDs), FinishReason: t.FinishReason, FinishWord: t.FinishWord, Lacks: t.Lacks, Summary: t.Summary != nil,
+		NewSample: t.NewSegment, SegmentCause: t.SegmentCause,
 	}
 	tools := r.Tools.Of(t.Turn)
 	story.Runner, story.Isolation = tools.Runner, tools.Isolation

@@ -5,43 +5,36 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/ledger"
 	"github.com/rondo-rl/rondo/storage"
 )
 
 // scene is what the facts up to a batch say of it.
 type scene struct {
-	ledger    *ledger.Ledger
-	ready     events.BatchReady
-	sequence  uint64
-	completed map[string]events.GroupCompleted
-	queries   map[string]events.QuerySubmitted
-	chains    map[string][]events.Event // of the rollouts in the batch's groups
-	weights   map[int64]storage.Ref
+	books.Batch
+	run     *books.Run
+	queries map[string]events.QuerySubmitted
+	chains  map[string][]events.Event // of the rollouts in the batch's groups
+	weights map[int64]storage.Ref
 }
 
 // readScene folds the run's log, or its archive, and keeps what concerns the batch.
 func readScene(ctx context.Context, p *plane.Plane, run, feed string, step int64) (*scene, error) {
-	s := &scene{
-		ledger: ledger.New(run), completed: map[string]events.GroupCompleted{}, queries: map[string]events.QuerySubmitted{},
-		chains: map[string][]events.Event{}, weights: map[int64]storage.Ref{},
+	s := &scene{queries: map[string]events.QuerySubmitted{}, chains: map[string][]events.Event{}, weights: map[int64]storage.Ref{}}
+	var err error
+	if s.run, err = books.Read(ctx, p.Log, run, s.keep); err != nil {
+		return nil, err
 	}
-	for e, err := range p.Log.All(ctx, run, 1) {
-		if err == nil {
-			err = s.ledger.Apply(e)
-		}
-		if err == nil {
-			err = s.keep(e, feed, step)
-		}
-		if err != nil {
-			return nil, err
+	for _, b := range s.run.Batches(feed) {
+		if b.Step == step {
+			s.Batch = b
 		}
 	}
-	if s.sequence == 0 {
+	if s.Seq == 0 {
 		return nil, s.missing(ctx, p, run, feed, step)
 	}
 	return s, s.readChains(ctx, p, run)
@@ -49,7 +42,7 @@ func readScene(ctx context.Context, p *plane.Plane, run, feed string, step int64
 
 // missing says that there is no such batch, and why there may be none.
 func (s *scene) missing(ctx context.Context, p *plane.Plane, run, feed string, step int64) error {
-	err := fmt.Errorf("feed %s of run %s has no batch %d: it has %d", feed, run, step, len(s.ledger.Batches(feed)))
+	err := fmt.Errorf("feed %s of run %s has no batch %d: it has %d", feed, run, step, len(s.run.Batches(feed)))
 	if state, reason, unknown := p.Log.RunState(ctx, run); unknown == nil && reason != "" {
 		err = fmt.Errorf("%w; the run is %s: %s", err, state, app.Clean(reason))
 	}
@@ -60,30 +53,18 @@ func (s *scene) missing(ctx context.Context, p *plane.Plane, run, feed string, s
 // rather than to hold all rollouts of a run.
 func (s *scene) readChains(ctx context.Context, p *plane.Plane, run string) error {
 	for e, err := range p.Log.All(ctx, run, 1) {
-		if err != nil || e.Seq >= s.sequence {
+		if err != nil || e.Seq >= s.Seq {
 			return err
 		}
-		if e.Type.Kind() == events.RolloutStartedType.Kind() && slices.Contains(s.ready.Groups, events.GroupOf(e.Entity)) {
+		if e.Type.Kind() == events.RolloutStartedType.Kind() && slices.Contains(s.Groups, events.GroupOf(e.Entity)) {
 			s.chains[e.Entity] = append(s.chains[e.Entity], e)
 		}
 	}
 	return nil
 }
 
-func (s *scene) keep(e events.Event, feed string, step int64) error {
+func (s *scene) keep(e events.Event) error {
 	switch e.Type {
-	case events.BatchReadyType:
-		ready, err := events.Data[events.BatchReady](e)
-		if err == nil && e.Entity == feed && ready.Step == step {
-			s.ready, s.sequence = ready, e.Seq
-		}
-		return err
-	case events.GroupCompletedType:
-		completed, err := events.Data[events.GroupCompleted](e)
-		if s.sequence == 0 { // later ones are in later batches
-			s.completed[e.Entity] = completed
-		}
-		return err
 	case events.QuerySubmittedType:
 		query, err := events.Data[events.QuerySubmitted](e)
 		s.queries[e.Entity] = query

@@ -14,7 +14,8 @@ func newExplainRollout(g *app.Global) *cobra.Command {
 	return &cobra.Command{
 		Use: "rollout RUN ROLLOUT", Short: "Tell in plain words what became of a rollout, and why", Args: cobra.ExactArgs(2),
 		Long: `Explain rollout says when a rollout was started, how the model and its tools worked, why it ended, its reward and advantage, and for each feed whether it is
-trained on, and if not, the reason. At the end it prints what the verifier printed.`,
+trained on, and if not, the reason. Behind that stands the evidence: what the verifier printed, what the rollout changed in its workspace, its last
+calls, and the other rollouts of its group with the first turn in which each said or called something else.`,
 		Example: `  rondo explain rollout demo-1 g000003-1
   rondo explain rollout demo-1 g000003-1 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,12 +36,12 @@ trained on, and if not, the reason. At the end it prints what the verifier print
 				return err
 			}
 			t := s.ofRollout(args[0], args[1], r)
-			t.verifierOutput(cmd.Context(), p, r)
+			t.Evidence = s.evidence(cmd.Context(), p, r)
 			if g.JSON {
 				return app.PrintJSON(cmd.OutOrStdout(), t)
 			}
 			t.print(cmd.OutOrStdout())
-			return nil
+			return t.Evidence.print(cmd.OutOrStdout())
 		},
 	}
 }

@@ -44,7 +44,7 @@ func (x batchStory) summary() string {
 			left[m.Outcome+": "+m.Reason]++
 		}
 	}
-	text := fmt.Sprintf("It trains on %d of the %s in %s", trained, plural(all, "rollout"), plural(len(x.Groups), "group"))
+	text := fmt.Sprintf("It trains on %d of the %s in %s", trained, app.Plural(all, "rollout"), app.Plural(len(x.Groups), "group"))
 	for i, why := range app.SortedKeys(left) {
 		if i == 0 {
 			text += "; it leaves out "
@@ -63,15 +63,18 @@ func printGroup(w io.Writer, g groupStory) {
 		if m.Reason != "" {
 			fmt.Fprintf(w, " (%s)", app.Line(m.Reason, 80))
 		}
-		fmt.Fprintf(w, "  reward %.4g", m.Reward)
-		if m.Shaped != m.Reward {
-			fmt.Fprintf(w, ", shaped %.4g", m.Shaped)
+		switch {
+		case !m.Compared:
+			fmt.Fprint(w, "  no reward")
+		case m.Shaped != m.Reward:
+			fmt.Fprintf(w, "  reward %.4g, shaped %.4g, advantage %.4g", m.Reward, m.Shaped, m.Advantage)
+		default:
+			fmt.Fprintf(w, "  reward %.4g, advantage %.4g", m.Reward, m.Advantage)
 		}
-		fmt.Fprintf(w, ", advantage %.4g", m.Advantage)
 		if m.BatchAdvantage != nil {
 			fmt.Fprintf(w, ", in the batch %.4g", *m.BatchAdvantage)
 		}
-		fmt.Fprintf(w, "  dispatched at version %d  %d tokens (%d sampled)  %s\n", m.PolicyVersion, m.Tokens, m.Sampled, m.StopReason)
+		fmt.Fprintf(w, "  dispatched at version %d  %d tokens (%d sampled)  %s\n", m.PolicyVersion, m.Tokens, m.Sampled, app.Line(m.StopReason, 64))
 		if m.Invalidated {
 			fmt.Fprintln(w, "    it is invalidated")
 		}
@@ -110,21 +113,28 @@ func printTurns(w io.Writer, m memberStory) {
 		if t.Summary {
 			fmt.Fprint(w, "  summary")
 		}
+		if t.SegmentCause != "" {
+			fmt.Fprintf(w, "  begins a sample (%s)", t.SegmentCause)
+		}
 		if t.Runner != "" {
 			fmt.Fprintf(w, "  on %s (%s)", t.Runner, t.Isolation)
 		}
 		fmt.Fprintln(w)
 		for _, c := range t.ToolCalls {
-			end := ""
-			switch {
-			case c.ExitCode != nil:
-				end = fmt.Sprintf("exit code %d", *c.ExitCode)
-			case c.Error:
-				end = "an error"
-			}
-			fmt.Fprintf(w, "      %s %s  %s\n", app.Line(c.Name, 40), app.Line(c.Arguments, 100), end)
+			fmt.Fprintf(w, "      %s %s  %s\n", app.Line(c.Name, 40), app.Line(c.Arguments, 100), c.ending())
 		}
 	}
+}
+
+// ending is how a call ended, "" for well.
+func (c callStory) ending() string {
+	switch {
+	case c.ExitCode != nil:
+		return fmt.Sprintf("exit code %d", *c.ExitCode)
+	case c.Error:
+		return "an error"
+	}
+	return ""
 }
 
 // short is the beginning of a digest, enough to tell and to search by.

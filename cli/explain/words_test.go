@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"testing/fstest"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/cli/clitest"
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -52,7 +55,7 @@ func TestExplainARolloutAndItsGroup(t *testing.T) {
 	if err := json.Unmarshal([]byte(told(t, r, []string{"rollout", "first", members[2], "--json"})), &x); err != nil {
 		t.Fatal(err)
 	}
-	if x.Rollout != members[2] || x.VerifierOutput != "" || len(x.Sentences) < 5 || x.Feeds["trainer"][members[2]].Outcome != "failed" {
+	if x.Rollout != members[2] || x.Evidence == nil || x.VerifierOutput != "" || len(x.Sentences) < 5 || x.Feeds["trainer"][members[2]].Outcome != "failed" {
 		t.Errorf("%+v", x)
 	}
 }
@@ -85,20 +88,62 @@ func TestExplainWhatIsInFlightOrDropped(t *testing.T) {
 func TestVerifierOutput(t *testing.T) {
 	r := clitest.NewRecorded(t)
 	long := servicetest.Blob(t, r.Log.Store(), []byte(strings.Repeat("early\n", 20_000)+"FAILED\ttest_a\x1b[2J - assert 1 == 2\n"))
-	story := tale{}
-	p := &plane.Plane{Store: r.Log.Store()}
-	story.verifierOutput(t.Context(), p, &events.Rollout{Scored: &events.RolloutScored{ExitCode: 1, DurationMS: 1234, Log: &long}})
+	p, s := &plane.Plane{Store: r.Log.Store()}, &source{books: books.New("first")}
+	told := s.evidence(t.Context(), p, &events.Rollout{Scored: &events.RolloutScored{ExitCode: 1, DurationMS: 1234, Log: &long}})
 	var out strings.Builder
-	story.print(&out)
-	if text := out.String(); !strings.Contains(text, "exit code 1 after 1.2s") || !strings.Contains(text, "lines before") || !strings.Contains(text, "FAILED") || strings.Contains(text, "\x1b") ||
-		strings.Count(text, "\n") != printedLines+2 || len(story.VerifierOutput) != mostOutput {
-		t.Errorf("%d bytes of output; printed:\n%s", len(story.VerifierOutput), text)
+	if err := told.print(&out); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.Contains(text, "exit code 1 after 1.2s") || !strings.Contains(text, "lines before") ||
+		!strings.Contains(text, "FAILED") || strings.Contains(text, "\x1b") ||
+		strings.Count(text, "\n") != printedLines+2 || len(told.VerifierOutput) != 64<<10 {
+		t.Errorf("%d bytes of output; printed:\n%s", len(told.VerifierOutput), text)
 	}
 	lost := long
 	lost.Key = "blobs/00/" + lost.SHA256
-	story = tale{}
-	story.verifierOutput(t.Context(), p, &events.Rollout{Scored: &events.RolloutScored{Log: &lost}})
-	if len(story.Sentences) != 1 || !strings.Contains(story.Sentences[0], "cannot be read") || story.VerifierOutput != "" {
-		t.Errorf("%+v", story)
+	told = s.evidence(t.Context(), p, &events.Rollout{Scored: &events.RolloutScored{Log: &lost}})
+	if len(told.Unread) != 1 || !strings.Contains(told.Unread[0], "cannot be read") || told.VerifierOutput != "" {
+		t.Errorf("%+v", told)
+	}
+}
+
+// TestEvidence: behind the tale of a rollout stand what it changed, its last calls, and where its
+// siblings went another way.
+func TestEvidence(t *testing.T) {
+	r := clitest.NewRecorded(t)
+	_, members := r.Group(1, "fix-a", 3, 0)
+	one := 1
+	turn := func(member string, n int, content string) {
+		r.State(events.TurnSampledType, member, events.Ordinal(n), events.TurnSampled{Turn: n, Content: content,
+			ToolCalls: []events.ToolCall{{ID: member, Name: "run", Arguments: `{"command":"sh\u001b test.sh"}`}}})
+		r.State(events.ToolsCompletedType, member, events.Ordinal(n), events.ToolsCompleted{Turn: n, Results: []events.ToolResult{
+			{CallID: member, Name: "run", ExitCode: &one, Content: "a\nb\nc\nd\nnot ok - \x1b[2J" + content}}})
+	}
+	for n, said := range []string{"look", "edit", "test"} {
+		turn(members[0], n, said)
+	}
+	turn(members[1], 0, "look")
+	turn(members[1], 1, "think")
+	change, err := sandbox.Pack(fstest.MapFS{"main.py": {Data: []byte("# fix-a\nx = \x1b[2J1\n"), Mode: 0o644}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := servicetest.Blob(t, r.Log.Store(), change)
+	finished := servicetest.Finished(t, r.Log.Store(), "first", members[0], servicetest.Trajectory("first", members[0], "fix-a"))
+	finished.Workspace = &left
+	r.State(events.RolloutFinishedType, members[0], "0", finished)
+
+	text := told(t, r, []string{"rollout", "first", members[0]},
+		"It changed the workspace:\n  changed main.py", "  |  # fix-a", "  | +x = ", "Its last calls:", "  turn 2: run", "exit code 1", "  | not ok",
+		"Beside it in its group:", "g000001-1  in flight      2                  1", "g000001-2  in flight      0                  0")
+	if strings.Contains(text, "\x1b") || strings.Contains(text, "| a\n") {
+		t.Errorf("control characters, or more of an output than its end:\n%q", text)
+	}
+	var x tale
+	if err := json.Unmarshal([]byte(told(t, r, []string{"rollout", "first", members[0], "--json"})), &x); err != nil {
+		t.Fatal(err)
+	}
+	if len(x.Changes) != 1 || x.Changes[0].Name != "main.py" || len(x.Calls) != 3 || x.Calls[2].Turn != 2 || len(x.Siblings) != 2 || *x.Siblings[0].DiffersAt != 1 {
+		t.Errorf("%+v", x.Evidence)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rondo-rl/rondo/cli/app"
-	"github.com/rondo-rl/rondo/cli/books"
 	"github.com/rondo-rl/rondo/cli/plane"
+	"github.com/rondo-rl/rondo/cli/tables"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/gc"
 )
@@ -148,7 +148,7 @@ func printGC(w io.Writer, r gc.Report) error {
 		fmt.Fprintf(w, "run %s %s: %s (closed %s, %d bytes of its own)\n", run.Run, done, run.Reason, run.Closed.UTC().Format(time.DateTime), run.Bytes)
 	}
 	for _, policy := range r.Weights {
-		if err := books.PrintWeights(w, policy, r.Deletes); err != nil {
+		if err := tables.PrintWeights(w, policy, r.Deletes); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -46,7 +45,6 @@ type IndexerSettings struct {
 	repos    []string
 	Keys     string
 	Embedder string
-	Every    time.Duration
 }
 
 // AddFlags adds the flags of the index updater.
@@ -55,15 +53,11 @@ func (s *IndexerSettings) AddFlags(cmd *cobra.Command) {
 	f.StringArrayVar(&s.repos, "index-repo", nil, "keep the index of a folder: NAME=DIR; may be given again")
 	f.StringVar(&s.Keys, "index-keys", s.Keys, "folder of the keys of indexes: NAME.key")
 	f.StringVar(&s.Embedder, "index-embedder", s.Embedder, embedderUsage)
-	f.DurationVar(&s.Every, "index-every", s.Every, "interval at which the folders are checked")
 }
 
 // Options are the folders with their keys, which are made where there are none.
 func (s *IndexerSettings) Options(store storage.Store) (indexupdater.Options, error) {
-	opts := indexupdater.Options{Folders: map[string]*update.Folder{}, Every: s.Every}
-	if s.Every <= 0 {
-		return opts, fmt.Errorf("--index-every %s: must be positive", s.Every)
-	}
+	opts := indexupdater.Options{Folders: map[string]*update.Folder{}, Every: indexupdater.DefaultEvery}
 	for _, text := range s.repos {
 		name, dir, ok := strings.Cut(text, "=")
 		if !ok || dir == "" || opts.Folders[name] != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 
 	"github.com/rondo-rl/rondo/cli/app"
 )
@@ -23,6 +24,7 @@ func New(g *app.Global) *cobra.Command {
 				return err
 			}
 			root := cmd.Root()
+			showAll(root)
 			root.DisableAutoGenTag = true // the same program makes the same pages
 			if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Rondo", Manual: "Rondo"}, out); err != nil {
 				return fmt.Errorf("write manual pages: %w", err)
@@ -37,4 +39,12 @@ func New(g *app.Global) *cobra.Command {
 	cmd.Flags().StringVar(&out, "out", "", "folder of the pages")
 	cmd.MarkFlagRequired("out")
 	return cmd
+}
+
+// showAll lets pages have the flags that help leaves out.
+func showAll(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = false })
+	for _, sub := range cmd.Commands() {
+		showAll(sub)
+	}
 }

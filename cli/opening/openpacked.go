@@ -9,8 +9,11 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 )
 
-// OpenPacked states the opening of a run whose tasks are in the store.
+// OpenPacked states the opening of a run whose tasks are in the store, and its agent.
 func OpenPacked(ctx context.Context, p *plane.Plane, run string, f *RunFile) (events.IntakeAnswer, error) {
+	if err := f.TakeAgent(ctx, p.Store); err != nil {
+		return events.IntakeAnswer{}, fmt.Errorf("run %s: %w", run, err)
+	}
 	if err := f.Check(); err != nil {
 		return events.IntakeAnswer{}, fmt.Errorf("run %s: %w", run, err)
 	}

@@ -20,8 +20,8 @@ import (
 // system prompt, which speaks of them, is left out. pack is what was read of a pack, nil of a file.
 func (f *RunFile) TakeTasks(ctx context.Context, store storage.Store) (pack []*tasks.Task, err error) {
 	if filepath.Ext(f.TasksDir) == rowsExt {
-		if f.SystemPrompt != nil && *f.SystemPrompt == runfile.DefaultSystemPrompt {
-			f.SystemPrompt = new(string)
+		if f.SystemPrompt == runfile.DefaultSystemPrompt {
+			f.SystemPrompt = ""
 		}
 		f.Tasks, err = ReadRows(f.TasksDir)
 		return nil, err

@@ -3,9 +3,8 @@ package opening
 
 import (
 	"fmt"
+	"path/filepath"
 	"strconv"
-
-	"github.com/goccy/go-yaml"
 
 	"github.com/rondo-rl/rondo/advantage"
 	"github.com/rondo-rl/rondo/events/runfile"
@@ -15,8 +14,8 @@ import (
 // RunFile is what a run file says beside the run's configuration.
 type RunFile struct {
 	runfile.RunConfig `yaml:",inline"`
-	// TasksDir is the task pack; the default pack when it is empty.
-	TasksDir string `yaml:"tasks"`
+	// TasksDir is the task pack; the default pack when it is empty. In a run file it is relative to the file.
+	TasksDir string `yaml:"tasks" absent:"the pack small"`
 }
 
 // ReadRunFile reads a run file strictly: a key that nothing reads is a mistake.
@@ -28,8 +27,14 @@ func ReadRunFile(path string) (RunFile, error) {
 	if err != nil {
 		return f, fmt.Errorf("read run file: %w", err)
 	}
-	if err := yamltext.Unmarshal(text, &f, yaml.Strict()); err != nil {
+	if err := yamltext.Strict(text, &f); err != nil {
 		return f, fmt.Errorf("read run file %s: %w", path, err)
+	}
+	if err := checkWritten(text); err != nil {
+		return f, fmt.Errorf("read run file %s: %w", path, err)
+	}
+	if f.TasksDir != "" && !filepath.IsAbs(f.TasksDir) {
+		f.TasksDir = filepath.Join(filepath.Dir(path), f.TasksDir)
 	}
 	PlainNumbers(f.Advantage.Params)
 	if f.Advantage, err = advantage.ExpandPreset(f.Advantage); err != nil {
@@ -39,6 +44,15 @@ func ReadRunFile(path string) (RunFile, error) {
 		f.Advantage.Estimator = standard
 	}
 	return f, nil
+}
+
+// checkWritten refuses empty values that would be taken for defaults.
+func checkWritten(text []byte) error {
+	var written any
+	if err := yamltext.Unmarshal(text, &written); err != nil {
+		return err
+	}
+	return runfile.CheckWritten(written, &RunFile{RunConfig: runfile.DefaultRunConfig()})
 }
 
 // PlainNumbers reads what YAML takes for a word: its numbers with an exponent need a point, 1.0e-8, which nobody knows.
@@ -57,6 +71,5 @@ func (f *RunFile) Check() error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
-	_, err := advantage.New(f.Advantage.Estimator, f.Advantage.Params)
-	return err
+	return advantage.Check(f.RunConfig)
 }

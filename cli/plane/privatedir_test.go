@@ -20,7 +20,7 @@ func TestStrangerCannotConnect(t *testing.T) {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(EndpointFile(dir), []byte("{}"), 0o666); err != nil { // of an older version
+	if err := os.WriteFile(EndpointFile(dir), []byte("{}"), 0o666); err != nil { // of a plane that is gone
 		t.Fatal(err)
 	}
 	for _, path := range []string{dir, EndpointFile(dir)} {

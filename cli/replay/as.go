@@ -32,7 +32,6 @@ type replayOptions struct {
 	tasks            string
 	rerun            bool // verifiers
 	to               uint64
-	recorded         bool
 	given            []string // flags of the command line
 }
 
@@ -73,7 +72,7 @@ func replayAs(cmd *cobra.Command, g *app.Global, p *plane.Plane, run string, o r
 		}
 	}
 	result, err := replay.As(ctx, p.Log, replay.Options{
-		Run: run, As: o.as, Config: cfg, From: o.from, Verifiers: verifiers, Sandboxes: o.sandboxes(), Until: o.to, RecordedTime: o.recorded,
+		Run: run, As: o.as, Config: cfg, From: o.from, Verifiers: verifiers, Sandboxes: o.sandboxes(), Until: o.to,
 		Progress: func(seq uint64) {
 			show.Show("sequence %d", seq)
 			if seq%1000 == 0 {

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/plane"
-	"github.com/rondo-rl/rondo/ledger"
 )
 
 // NewDiff makes the command `rondo diff`.
@@ -40,7 +40,7 @@ were trained on and in which step, and their batches. The second run is most oft
 					return err
 				}
 			}
-			d, err := ledger.Compare(cmd.Context(), p.Log, args[0], args[1], feed)
+			d, err := books.Compare(cmd.Context(), p.Log, args[0], args[1], feed)
 			if err != nil {
 				return fmt.Errorf("compare %s with %s: %w", args[0], args[1], err)
 			}
@@ -57,7 +57,7 @@ were trained on and in which step, and their batches. The second run is most oft
 // shownGroups bounds the groups that are listed; --json has all of them.
 const shownGroups = 20
 
-func printDiff(w io.Writer, d ledger.Diff) error {
+func printDiff(w io.Writer, d books.Diff) error {
 	fmt.Fprintf(w, "%d rollouts of both runs, %d of %s alone, %d of %s alone\n", d.Both, d.OnlyA, d.A, d.OnlyB, d.B)
 	fmt.Fprintf(w, "trained on by both: %d, by %s alone: %d, by %s alone: %d\n", d.TrainedBoth, d.A, d.TrainedOnlyA, d.B, d.TrainedOnlyB)
 	fmt.Fprintf(w, "%d advantages differ, by %.4f on average; %d have the other sign\n", d.Changed, d.MeanChange, d.SignFlips)
@@ -98,7 +98,7 @@ func printDiff(w io.Writer, d ledger.Diff) error {
 }
 
 // where says what became of a rollout.
-func where(s ledger.Side) string {
+func where(s books.Side) string {
 	switch {
 	case s.Step > 0:
 		return fmt.Sprintf("%s in step %d", s.Outcome, s.Step)
@@ -108,7 +108,7 @@ func where(s ledger.Side) string {
 	return string(s.Outcome)
 }
 
-func cells(b *ledger.BatchSide) [3]string {
+func cells(b *books.BatchSide) [3]string {
 	if b == nil {
 		return [3]string{"-", "-", "-"}
 	}

@@ -82,7 +82,6 @@ workspaces (--rerun-verifiers), with the tests of another task pack (--tasks). R
 	flags.BoolVar(&o.rerun, "rerun-verifiers", false, "with --from scores: run the verifiers again instead of composing what they reported")
 	flags.StringVar(&o.tasks, "tasks", "", "with --from scores: run the verifiers with the tests of this task pack")
 	flags.Uint64Var(&o.to, "to", 0, "with --as: last sequence that is copied (default: all)")
-	flags.BoolVar(&o.recorded, "recorded-time", false, "with --as: take as long as the recorded run did")
 	o.AddSandboxFlags(cmd)
 	return cmd
 }
@@ -99,7 +98,7 @@ func (o *replayOptions) Check(cmd *cobra.Command) error {
 		return errors.New("say what to do: --verify makes every decision again and compares, --tools runs every tool call again and compares, --as NEW makes a run of other decisions")
 	}
 	for flag, ok := range map[string]bool{
-		"set": o.as != "", "from": o.as != "", "to": o.as != "", "recorded-time": o.as != "", "rollouts": o.tools,
+		"set": o.as != "", "from": o.as != "", "to": o.as != "", "rollouts": o.tools,
 		"rerun-verifiers": o.from == replay.FromScores && o.as != "", "tasks": o.from == replay.FromScores && o.as != "",
 	} {
 		if slices.Contains(o.given, flag) && !ok {

@@ -76,6 +76,9 @@ func printToolsReplayed(w io.Writer, g *app.Global, t replay.ToolsReplayed) erro
 	if t.Outside > 0 {
 		fmt.Fprintf(w, "%d calls of servers outside of the sandbox were not made again: their answers are taken as recorded\n", t.Outside)
 	}
+	if t.Agent > 0 {
+		fmt.Fprintf(w, "%d turns of agents were not run again: an agent's program runs its calls itself\n", t.Agent)
+	}
 	_, err := fmt.Fprintf(w, "%s (%.1f s)\n", t.Line(), t.Seconds)
 	return err
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/rondo-rl/rondo/cli/service"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/replay"
 )
 
@@ -151,12 +150,14 @@ func nextRunFile(ctx context.Context, p *plane.Plane, old string, o continuing) 
 			return f, err
 		}
 	}
+	if err := f.TakeAgent(ctx, p.Store); err != nil {
+		return f, err
+	}
 	if len(o.set) > 0 {
 		if f.RunConfig, err = replay.With(f.RunConfig, o.set); err != nil {
 			return f, err
 		}
 	}
-	f.Rules = runfile.RulesNow
 	if err := opening.ListServers(ctx, p, o.as, &f, o.Settings); err != nil {
 		return f, err
 	}

@@ -1,13 +1,10 @@
 package run
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
-	"github.com/rondo-rl/rondo/ledger"
+	"github.com/rondo-rl/rondo/books"
 )
 
 // forfeits counts the rollouts that have no verdict of their tests by their agents' doing. Many of one class may have a cause in the task or the
@@ -18,7 +15,7 @@ type forfeits struct {
 }
 
 // forfeitsOf is nil for a run without any.
-func forfeitsOf(l *ledger.Ledger) *forfeits {
+func forfeitsOf(l *books.Run) *forfeits {
 	f := forfeits{Classes: map[string]int{}}
 	for r := range l.All() {
 		if r.Scored {
@@ -45,9 +42,7 @@ func (f forfeits) String() string {
 
 // byCount is like "timeout 12, oom 2", the most frequent name first.
 func byCount(counts map[string]int) string {
-	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
-	})
+	names := books.ByCount(counts)
 	for i, name := range names {
 		names[i] = fmt.Sprintf("%s %d", name, counts[name])
 	}
@@ -55,7 +50,7 @@ func byCount(counts map[string]int) string {
 }
 
 // endingsOf counts the rollouts that have ended by their stop reason; failed ones have none.
-func endingsOf(l *ledger.Ledger) map[string]int {
+func endingsOf(l *books.Run) map[string]int {
 	counts := map[string]int{}
 	for r := range l.All() {
 		if r.StopReason != "" {
@@ -72,7 +67,7 @@ type summaries struct {
 }
 
 // summariesOf counts them; nil for none.
-func summariesOf(l *ledger.Ledger) *summaries {
+func summariesOf(l *books.Run) *summaries {
 	var s summaries
 	for r := range l.All() {
 		if r.Summaries > 0 {

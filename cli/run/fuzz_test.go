@@ -3,8 +3,8 @@ package run
 import (
 	"testing"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/ledger"
 )
 
 // Whatever is read as conditions can be asked.
@@ -18,8 +18,8 @@ func FuzzWhere(f *testing.F) {
 			return
 		}
 		for _, c := range conditions {
-			c(ledger.Rollout{})
-			c(ledger.Rollout{ID: "g000001-0", Task: "fix-a", Progress: events.Progress{Scored: true}, Reward: 1})
+			c(books.Rollout{})
+			c(books.Rollout{ID: "g000001-0", Task: "fix-a", Progress: events.Progress{Scored: true}, Reward: 1})
 		}
 	})
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/ledger"
 )
 
 // NewInvalidate makes the command `rondo invalidate`.
@@ -91,7 +91,7 @@ const statedAtOnce = 16
 
 func invalidate(ctx context.Context, p *plane.Plane, run string, where []condition, reason string, dry bool) (invalidation, error) {
 	v := invalidation{Run: run, DryRun: dry, Rollouts: []string{}, Batched: map[string]map[int64][]string{}}
-	l, err := ledger.Read(ctx, p.Log, run)
+	l, err := books.Read(ctx, p.Log, run)
 	if err != nil {
 		return v, err
 	}
@@ -132,7 +132,7 @@ func invalidate(ctx context.Context, p *plane.Plane, run string, where []conditi
 	return v, err
 }
 
-func (v *invalidation) batched(l *ledger.Ledger, id string) {
+func (v *invalidation) batched(l *books.Run, id string) {
 	for _, feed := range l.Feeds() {
 		step := l.TrainedAt(feed, id)
 		if step == 0 {

@@ -6,15 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/cli/audit"
 	"github.com/rondo-rl/rondo/cli/clitest"
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/ledger"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
 func TestWhere(t *testing.T) {
-	l := ledger.New("r")
+	l := books.New("r")
 	happen := func(seq uint64, typ events.Type, id string, data any) {
 		e := servicetest.Event(t, "r", typ, id, "0", data)
 		e.Seq = seq

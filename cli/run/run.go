@@ -10,17 +10,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/cli/app"
-	"github.com/rondo-rl/rondo/cli/books"
 	"github.com/rondo-rl/rondo/cli/opening"
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/cli/service"
+	"github.com/rondo-rl/rondo/cli/tables"
 	"github.com/rondo-rl/rondo/evaluation/behaviour"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/health"
-	"github.com/rondo-rl/rondo/ledger"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/tasks"
 )
@@ -28,13 +28,15 @@ import (
 // New makes the command `rondo run`.
 func New(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "run", Short: "Open, pause, close and look at runs"}
-	cmd.AddCommand(newRunOpen(g), newRunContinue(g), newRunPause(g), newRunResume(g), newRunClose(g), newRunCancel(g), newRunList(g), newRunShow(g), newRunSteps(g), newRunDelete(g), newRunRecover(g))
+	cmd.AddCommand(newRunOpen(g), newRunContinue(g), newRunPause(g), newRunResume(g), newRunClose(g), newRunCancel(g))
+	cmd.AddCommand(newRunList(g), newRunShow(g), newRunSteps(g), newRunTasks(g), newRunDelete(g), newRunRecover(g))
 	return cmd
 }
 
 func newRunOpen(g *app.Global) *cobra.Command {
 	var file, tasksDir string
 	var replicas int
+	var force bool
 	s := service.DefaultSettings()
 	cmd := &cobra.Command{
 		Use:   "open RUN [--file run.yaml] [--tasks DIR]",
@@ -52,6 +54,10 @@ system whose estimator it wants; params override those of a preset. ` + "`rondo 
 
 Where the run file names servers of tools (tools.servers) without what they offer, they are asked here: one that is a command is started in
 a sandbox of the run's first task, on this machine. What they answer is part of the run.
+
+Before that, it looks at the run's inference servers. It opens no run whose servers do not answer, refuse the key, or do
+not have the model, unless --force says so, and warns of a context that is smaller than limits.tokens. With --nats it only
+warns of servers that do not answer: the generators may reach what this machine does not.
 
 Tasks without a workspace are lines of a file that ends in .jsonl: {"name": "…", "instruction": "…"}, and whatever the run's environment or its
 reward function must know. The run file names one of them: environment: {name: …}, or scorer: {function: …}.`,
@@ -75,6 +81,21 @@ reward function must know. The run file names one of them: environment: {name: �
 			if cmd.Flags().Changed("replicas") {
 				f.Log.Replicas = replicas
 			}
+			keys, err := service.ReadKeys(s.EndpointKeys)
+			if err != nil {
+				return err
+			}
+			sees := f.Look(cmd.Context(), keys)
+			stops, warns := sees.Others, append(sees.Silent, sees.Narrow...)
+			if g.NATS == "" { // the services run here, and reach what this command reaches
+				stops, warns = append(stops, sees.Silent...), sees.Narrow
+			}
+			if len(stops) > 0 && !force {
+				return &app.ExitError{Code: app.Found, Err: fmt.Errorf("run %s is not opened; --force opens it nevertheless:\n  %s", args[0], strings.Join(stops, "\n  "))}
+			}
+			for _, what := range append(stops, warns...) {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+what)
+			}
 			p, err := plane.Connect(cmd.Context(), g)
 			if err != nil {
 				return err
@@ -95,6 +116,7 @@ reward function must know. The run file names one of them: environment: {name: �
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "run file (YAML)")
+	cmd.Flags().BoolVar(&force, "force", false, "open the run even if its inference servers do not answer or have other models")
 	cmd.Flags().StringVar(&tasksDir, "tasks", "", "task pack: a folder of Harbor task folders, or a .jsonl file of tasks without a workspace (default: the pack small, which the demo trains on)")
 	cmd.Flags().IntVar(&replicas, "replicas", 0, "servers of the NATS cluster that hold the run's log: 1, 3 or 5, or 0 for as many as hold the catalogue (log.replicas in the run file)")
 	s.AddSandboxFlags(cmd)
@@ -142,15 +164,15 @@ var lostKinds = map[string]health.Kind{eventlog.StateLost: health.StreamLost, ev
 
 // RunSummary is one line of `run list` and the whole of `run show`.
 type RunSummary struct {
-	Run           string           `json:"run"`
-	State         string           `json:"state"`            // open, paused, closed, archived, lost, restoring or behind
-	Reason        string           `json:"reason,omitempty"` // of a pause, a closing or an outage
-	Policy        string           `json:"policy"`
-	PolicyVersion int64            `json:"policy_version"`
-	Tasks         int              `json:"tasks"`
-	Groups        int64            `json:"groups"`
-	Events        int64            `json:"events"`
-	Feeds         []ledger.Balance `json:"feeds"`
+	Run           string          `json:"run"`
+	State         string          `json:"state"`            // open, paused, closed, archived, lost, restoring or behind
+	Reason        string          `json:"reason,omitempty"` // of a pause, a closing or an outage
+	Policy        string          `json:"policy"`
+	PolicyVersion int64           `json:"policy_version"`
+	Tasks         int             `json:"tasks"`
+	Groups        int64           `json:"groups"`
+	Events        int64           `json:"events"`
+	Feeds         []books.Balance `json:"feeds"`
 	// Continues is the run that this one continues.
 	Continues string           `json:"continues,omitempty"`
 	Rewards   []float64        `json:"rewards"` // mean of each batch of the first feed
@@ -162,8 +184,11 @@ type RunSummary struct {
 	// Endings counts the finished rollouts by why they ended.
 	Endings   map[string]int `json:"endings,omitempty"`
 	Summaries *summaries     `json:"summaries,omitempty"`
+	Agents    *restarts      `json:"agents,omitempty"`
 	// LogprobGaps are what the first feed's trainer stated, by step.
-	LogprobGaps []ledger.StepGap `json:"logprob_gaps,omitempty"`
+	LogprobGaps []books.StepGap `json:"logprob_gaps,omitempty"`
+	// Capacity is what was stated last of how much the servers of a run with in_flight: auto can do; run list has none.
+	Capacity *events.CapacityMeasured `json:"capacity,omitempty"`
 	// Log is how full the run's stream is; none where the stream is deleted.
 	Log *logSize `json:"log,omitempty"`
 	// Outages are what the plane lacks now, where that can be learnt: until they end the run may stand still.
@@ -177,19 +202,19 @@ type RunSummary struct {
 }
 
 // summarise reads a run's stream, along with other folds. One that cannot be read is no reason to show no other.
-func summarise(ctx context.Context, log *eventlog.Log, run string, folds ...func(events.Event) error) (RunSummary, error) {
-	state, reason, err := log.RunState(ctx, run)
+func summarise(ctx context.Context, log *eventlog.Log, l *books.Run, folds ...func(events.Event) error) (RunSummary, error) {
+	state, reason, err := log.RunState(ctx, l.Name)
 	if err != nil {
 		return RunSummary{}, err
 	}
-	l, err := ledger.Read(ctx, log, run, folds...)
+	err = l.Read(ctx, log, folds...)
 	if ctx.Err() != nil {
 		return RunSummary{}, ctx.Err()
 	}
 	if err != nil {
-		return RunSummary{Run: run, State: state, Reason: reason, Unreadable: err.Error(), outage: errors.Is(err, storage.ErrUnavailable)}, nil
+		return RunSummary{Run: l.Name, State: state, Reason: reason, Unreadable: err.Error(), outage: errors.Is(err, storage.ErrUnavailable)}, nil
 	}
-	s := RunSummary{Run: l.Run, State: state, Reason: reason, Policy: l.Config.Policy, PolicyVersion: l.PolicyVersion, Tasks: len(l.Config.Tasks), Groups: l.Groups,
+	s := RunSummary{Run: l.Name, State: state, Reason: reason, Policy: l.Config.Policy, PolicyVersion: l.PolicyVersion, Tasks: len(l.Config.Tasks), Groups: l.Groups,
 		Events: l.Events, Features: l.Config.Features}
 	if l.Continues != nil {
 		s.Continues = l.Continues.Run
@@ -198,7 +223,7 @@ func summarise(ctx context.Context, log *eventlog.Log, run string, folds ...func
 		s.Traffic = &l.Config.Traffic
 	}
 	if s.State != "closed" && s.State != eventlog.StateArchived && s.State != eventlog.StateLost {
-		if s.Waits, err = books.RejectedWeights(ctx, log, s.Policy, s.PolicyVersion); err != nil {
+		if s.Waits, err = tables.RejectedWeights(ctx, log, s.Policy, s.PolicyVersion); err != nil {
 			return RunSummary{}, err
 		}
 	}
@@ -206,6 +231,7 @@ func summarise(ctx context.Context, log *eventlog.Log, run string, folds ...func
 		s.Feeds = append(s.Feeds, l.Balance(feed))
 	}
 	s.Forfeits, s.Endings, s.Summaries = forfeitsOf(l), endingsOf(l), summariesOf(l)
+	s.Agents = restartsOf(l.Totals)
 	s.Rewards = l.RewardCurve(l.FirstFeed())
 	s.LogprobGaps = l.Gaps(l.FirstFeed())
 	return s, nil
@@ -227,7 +253,7 @@ func newRunList(g *app.Global) *cobra.Command {
 			}
 			list := []RunSummary{}
 			for _, name := range names {
-				s, err := summarise(cmd.Context(), p.Log, name)
+				s, err := summarise(cmd.Context(), p.Log, books.New(name))
 				if err != nil {
 					return err
 				}
@@ -282,11 +308,13 @@ the rollouts that are scored. A dash means that the log does not say. --json alw
 				return err
 			}
 			defer p.Close()
-			acts, folds := behaviour.New(), []func(events.Event) error{}
+			var servers capacity
+			l := books.New(args[0])
+			acts, folds := behaviour.New(&l.Rollouts), []func(events.Event) error{servers.apply}
 			if g.JSON || behaves {
 				folds = append(folds, acts.Apply)
 			}
-			s, err := summarise(cmd.Context(), p.Log, args[0], folds...)
+			s, err := summarise(cmd.Context(), p.Log, l, folds...)
 			if err != nil {
 				return err
 			}
@@ -300,7 +328,7 @@ the rollouts that are scored. A dash means that the log does not say. --json alw
 				s.Outages = append(s.Outages, health.Outage{Kind: kind, Of: events.RunStream(s.Run), Since: time.Now(), Reason: s.Reason})
 			}
 			if s.Unreadable == "" {
-				s.Behaviour = acts.Rows()
+				s.Behaviour, s.Capacity = acts.Rows(), servers.CapacityMeasured
 			}
 			if g.JSON {
 				return errors.Join(app.PrintJSON(cmd.OutOrStdout(), s), incomplete(s))
@@ -328,11 +356,17 @@ the rollouts that are scored. A dash means that the log does not say. --json alw
 			if len(s.Features) > 0 {
 				fmt.Fprintf(w, "features: %s\n", strings.Join(s.Features, ", "))
 			}
+			if s.Capacity != nil {
+				fmt.Fprintf(w, "servers: %s\n", app.Clean(capacityText(*s.Capacity)))
+			}
 			for _, b := range s.Feeds {
-				books.PrintBalance(w, b)
+				tables.PrintBalance(w, b)
 			}
 			if len(s.Endings) > 0 {
 				fmt.Fprintf(w, "ended: %s\n", app.Clean(byCount(s.Endings)))
+			}
+			if s.Agents != nil {
+				fmt.Fprintf(w, "agents: %s\n", s.Agents)
 			}
 			if sums := s.Summaries; sums != nil {
 				fmt.Fprintf(w, "summaries: %d in %d rollouts\n", sums.Total, sums.Rollouts)

@@ -71,7 +71,7 @@ func TestSamplingOfARunFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			var again runfile.RunConfig
-			if err := json.Unmarshal(recorded, &again); err != nil || !reflect.DeepEqual(again.Sampling, wanted) || *again.SystemPrompt != runfile.DefaultSystemPrompt {
+			if err := json.Unmarshal(recorded, &again); err != nil || !reflect.DeepEqual(again.Sampling, wanted) || again.SystemPrompt != runfile.DefaultSystemPrompt {
 				t.Errorf("%q is recorded as %+v, want %+v: %v", text, again.Sampling, wanted, err)
 			}
 		})
@@ -116,7 +116,7 @@ func TestExampleRunFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	mentioned := regexp.MustCompile(`(?m)^( *)# ((?:- |  )?[a-z_]+: |  - {name)`).ReplaceAllString(string(example), "$1$2")
-	mentioned = regexp.MustCompile(`(?m)^ *(preset|external|environment): .*\n`).ReplaceAllString(mentioned, "") // each goes without some of the others
+	mentioned = regexp.MustCompile(`(?m)^ *(preset|external|environment|agent): .*\n`).ReplaceAllString(mentioned, "") // each goes without some of the others
 	training, evaluation, _ := strings.Cut(mentioned, "\n# An evaluation is")
 	check := func(text string) opening.RunFile {
 		f, err := opening.ReadRunFile(clitest.Write(t, filepath.Join(t.TempDir(), "run.yaml"), text))

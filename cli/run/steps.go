@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rondo-rl/rondo/cli/app"
-	"github.com/rondo-rl/rondo/cli/books"
 	"github.com/rondo-rl/rondo/cli/plane"
+	"github.com/rondo-rl/rondo/cli/tables"
 	"github.com/rondo-rl/rondo/evaluation/steps"
 )
 
@@ -39,7 +39,7 @@ takes again after a rewind keeps its first row.
 				return err
 			}
 			if g.JSON {
-				lines, err := books.NewStepLines(cmd.OutOrStdout(), r)
+				lines, err := tables.NewStepLines(cmd.OutOrStdout(), r)
 				if err != nil {
 					return err
 				}

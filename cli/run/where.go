@@ -9,26 +9,26 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rondo-rl/rondo/ledger"
+	"github.com/rondo-rl/rondo/books"
 )
 
 // condition selects rollouts of the books.
-type condition func(r ledger.Rollout) bool
+type condition func(r books.Rollout) bool
 
 // texts and figures are what conditions look at. A figure that a rollout does not have yet fits no condition.
 var (
-	texts = map[string]func(r ledger.Rollout) string{
-		"rollout":     func(r ledger.Rollout) string { return r.ID },
-		"group":       func(r ledger.Rollout) string { return r.Group },
-		"task":        func(r ledger.Rollout) string { return r.Task },
-		"task_digest": func(r ledger.Rollout) string { return r.TaskDigest },
-		"stop_reason": func(r ledger.Rollout) string { return r.StopReason },
+	texts = map[string]func(r books.Rollout) string{
+		"rollout":     func(r books.Rollout) string { return r.ID },
+		"group":       func(r books.Rollout) string { return r.Group },
+		"task":        func(r books.Rollout) string { return r.Task },
+		"task_digest": func(r books.Rollout) string { return r.TaskDigest },
+		"stop_reason": func(r books.Rollout) string { return r.StopReason },
 	}
-	figures = map[string]func(r ledger.Rollout) (float64, bool){
-		"reward":         func(r ledger.Rollout) (float64, bool) { return r.Reward, r.Scored },
-		"turns":          func(r ledger.Rollout) (float64, bool) { return float64(r.Turns), r.Finished },
-		"tokens":         func(r ledger.Rollout) (float64, bool) { return float64(r.Tokens), r.Finished },
-		"policy_version": func(r ledger.Rollout) (float64, bool) { return float64(r.PolicyVersion), true },
+	figures = map[string]func(r books.Rollout) (float64, bool){
+		"reward":         func(r books.Rollout) (float64, bool) { return r.Reward, r.Scored },
+		"turns":          func(r books.Rollout) (float64, bool) { return float64(r.Turns), r.Finished },
+		"tokens":         func(r books.Rollout) (float64, bool) { return float64(r.Tokens), r.Finished },
+		"policy_version": func(r books.Rollout) (float64, bool) { return float64(r.PolicyVersion), true },
 	}
 	// operators, those first that begin like another one.
 	operators = []string{"!=", "<=", ">=", "=", "<", ">"}
@@ -91,26 +91,26 @@ func fieldNames() []string {
 }
 
 // textCondition compares with a pattern in which * stands for anything.
-func textCondition(get func(ledger.Rollout) string, field, operator, pattern string) (condition, error) {
+func textCondition(get func(books.Rollout) string, field, operator, pattern string) (condition, error) {
 	if operator != "=" && operator != "!=" {
 		return nil, fmt.Errorf("%s %s: a text is = or != a pattern such as fix-*", field, operator)
 	}
 	if _, err := path.Match(pattern, ""); err != nil {
 		return nil, fmt.Errorf("%s: the pattern %q is not well formed", field, pattern)
 	}
-	return func(r ledger.Rollout) bool {
+	return func(r books.Rollout) bool {
 		text := get(r)
 		ok, _ := path.Match(pattern, text) // its form was checked
 		return (ok || text == pattern) == (operator == "=")
 	}, nil
 }
 
-func figureCondition(get func(ledger.Rollout) (float64, bool), field, operator, value string) (condition, error) {
+func figureCondition(get func(books.Rollout) (float64, bool), field, operator, value string) (condition, error) {
 	bound, err := strconv.ParseFloat(value, 64)
 	if err != nil || math.IsNaN(bound) {
 		return nil, fmt.Errorf("%s: %q is no number", field, value)
 	}
-	return func(r ledger.Rollout) bool {
+	return func(r books.Rollout) bool {
 		v, ok := get(r)
 		return ok && compares(cmp.Compare(v, bound), operator)
 	}, nil
@@ -138,7 +138,7 @@ func sequenceCondition(field, operator, value string) (condition, error) {
 	if err != nil || operator != "=" {
 		return nil, fmt.Errorf("%s%s%s: write %s=SEQUENCE, a place on the run's log", field, operator, value, field)
 	}
-	return func(r ledger.Rollout) bool {
+	return func(r books.Rollout) bool {
 		if field == "before" {
 			return r.Seq < bound
 		}
@@ -147,8 +147,8 @@ func sequenceCondition(field, operator, value string) (condition, error) {
 }
 
 // selected are the rollouts for which all conditions hold.
-func selected(l *ledger.Ledger, where []condition) []ledger.Rollout {
-	list := []ledger.Rollout{}
+func selected(l *books.Run, where []condition) []books.Rollout {
+	list := []books.Rollout{}
 	for r := range l.All() {
 		if !slices.ContainsFunc(where, func(c condition) bool { return !c(r) }) {
 			list = append(list, r)

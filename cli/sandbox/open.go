@@ -47,6 +47,9 @@ outside of the workspace. What a program writes there reaches your terminal as i
 			if len(command) > 0 && cmd.ArgsLenAtDash() != 1 {
 				return fmt.Errorf("%q: write the command behind --", app.Line(command[0], 80))
 			}
+			if o.timeout <= 0 { // 0 would stand for the task's own
+				return fmt.Errorf("--timeout %v: must be positive", o.timeout)
+			}
 			if len(command) == 0 && g.JSON {
 				return errors.New("--json needs a command: rondo sandbox open ROLLOUT --json -- COMMAND…")
 			}
@@ -113,8 +116,8 @@ func turnOf(r *events.Rollout, turn int) (int, error) {
 		return turn, nil
 	case turn != -1:
 		return 0, fmt.Errorf("--turn %d: turns are counted from 0", turn)
-	case events.External(r.ID) && r.Finished != nil:
-		return r.Finished.Turns - 1, nil
+	case r.Elsewhere() && r.Finished != nil:
+		return r.End(), nil
 	case r.AwaitsTools():
 		return max(r.LastTurn().Turn-1, 0), nil
 	case r.LastTurn() == nil:

@@ -61,6 +61,21 @@ func threeTurns(t *testing.T, log *eventlog.Log, run, rollout string) {
 	}
 }
 
+// TestLastTurnOfAgent: the end of an agent's rollout is its last turn that is not left behind, whatever
+// their number is.
+func TestLastTurnOfAgent(t *testing.T) {
+	r := &events.Rollout{ID: "g000001-0", Calls: make([]events.Call, 1), Finished: &events.RolloutFinished{Turns: 2},
+		Turns:   []events.TurnSampled{{}, {Turn: 1}, {Turn: 2}, {Turn: 3}},
+		Answers: []events.WorkspaceAnswered{{Agent: &events.AgentEnded{Left: []int{1, 3}}}}}
+	turn, err := turnOf(r, -1)
+	if err != nil || turn != 2 {
+		t.Errorf("turn %d, %v", turn, err)
+	}
+	if _, err := r.WorkspaceAfter(turn); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSandboxOpen looks into a rollout's workspace after each of its turns.
 func TestSandboxOpen(t *testing.T) {
 	sandboxtest.Require(t)

@@ -104,7 +104,6 @@ Exit codes: the command's own; 128 + N where signal N ended it; 126 and 127 wher
 	flags.IntVar(&l.PIDs, "pids", sandbox.DefaultPIDs, "processes and threads")
 	flags.DurationVar(&l.Wall, "timeout", sandbox.DefaultWall, "time of the command")
 	flags.Var((*app.Size)(&l.DiskBytes), "disk", "bytes of all that is written")
-	flags.Float64Var(&l.CPUs, "cpus", 0, "processors that may be used, for example 0.5 (default: all)")
 	flags.Var(&output, "output", "bytes of standard output, and of standard error, that are passed on; a thousand times as many end the command")
 	flags.StringVar(&o.spec.Workdir, "workdir", sandbox.DefaultWorkdir, "the workspace inside, where the command starts")
 	flags.StringArrayVar(&o.env, "env", nil, "`NAME=VALUE` in the command's environment; again for more")
@@ -159,6 +158,12 @@ func (o *sandboxRun) run(cmd *cobra.Command, args []string) error {
 
 // prepare looks at all that was asked for before a sandbox is made.
 func (o *sandboxRun) prepare(args []string, stdin io.Reader) (snapshot []byte, command sandbox.Command, err error) {
+	switch l := o.spec.Limits; { // 0 would stand for the default
+	case l.PIDs < 1:
+		return nil, command, fmt.Errorf("--pids %d: must be at least 1", l.PIDs)
+	case l.Wall <= 0:
+		return nil, command, fmt.Errorf("--timeout %v: must be positive", l.Wall)
+	}
 	command.Argv = args
 	o.spec.Env = map[string]string{}
 	for _, pair := range o.env {

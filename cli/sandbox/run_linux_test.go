@@ -13,14 +13,12 @@ import (
 	"syscall"
 	"testing"
 
-	sandboxbench "github.com/rondo-rl/rondo/bench/sandbox"
 	"github.com/rondo-rl/rondo/cli/app"
-	"github.com/rondo-rl/rondo/cli/bench"
 	"github.com/rondo-rl/rondo/cli/clitest"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 )
 
-func TestMain(m *testing.M) { clitest.Main(m, New, bench.New) }
+func TestMain(m *testing.M) { clitest.Main(m, New) }
 
 // program is this test program started as rondo.
 func program(t *testing.T, args ...string) *exec.Cmd {
@@ -70,6 +68,8 @@ func TestSandboxRun(t *testing.T) {
 		{"no such snapshot", []string{"--snapshot", shown + "/no", "true"}, "", 1, "", "--snapshot: stat"},
 		{"file for a snapshot", []string{"--snapshot", shown + "/file", "true"}, "", 1, "", "a folder is needed"},
 		{"bad size", []string{"--mem", "much", "true"}, "", 1, "", "for example 256m"},
+		{"no processes", []string{"--pids", "0", "true"}, "", 1, "", "--pids 0: must be at least 1"},
+		{"no time", []string{"--timeout", "0", "true"}, "", 1, "", "--timeout 0s: must be positive"},
 		{"too little", []string{"--mem", "1k", "true"}, "", sandboxFailed, "", "at least 16 MiB"},
 		{"bad pair", []string{"--env", "A", "true"}, "", 1, "", "NAME=VALUE is needed"},
 		{"no command", nil, "", 1, "", "COMMAND is missing"},
@@ -169,19 +169,5 @@ func TestSizes(t *testing.T) {
 				t.Errorf("%q is printed as %q", text, s)
 			}
 		})
-	}
-}
-
-// TestBenchSandbox: the figures are there, with bubblewrap or the reason why without.
-func TestBenchSandbox(t *testing.T) {
-	sandboxtest.Require(t)
-	t.Parallel()
-	code, stdout, stderr := ended(t, program(t, "bench", "sandbox", "--pairs", "1", "--held", "2", "--json"))
-	var r sandboxbench.Result
-	if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != 0 {
-		t.Fatalf("exit code %d, %v\n%s", code, err, stderr)
-	}
-	if r.Create <= 0 || r.ExecRatio <= 0 || r.Held != 2 || r.HeldCreate <= 0 || (r.CreateRatio > 0) == (r.NoBubblewrap != "") {
-		t.Errorf("%+v", r)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/rondo-rl/rondo/cli/plane"
+	"github.com/rondo-rl/rondo/demo/policy"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/dashboard"
@@ -43,7 +44,7 @@ type dashboardSettings struct {
 // AddFlags adds the dashboard's flags.
 func (s *dashboardSettings) AddFlags(f *pflag.FlagSet, listen string) {
 	f.StringVar(&s.listen, "dashboard-listen", listen, "where the dashboard listens for browsers, for example 127.0.0.1:8780; \"\" starts none. "+
-		"`rondo dashboard` prints the link with which they may read")
+		"\"rondo dashboard\" prints the link with which they may read")
 	f.BoolVar(&s.open, "dashboard-open", false, "let everybody who reaches the dashboard's address read all runs, also other users of this machine")
 }
 
@@ -150,7 +151,7 @@ func serveDashboard(ctx context.Context, env pipeline.Env, s Settings) error {
 		return fmt.Errorf("--dashboard-listen: name an address for the %s", topology.Dashboard)
 	}
 	defer s.Dashboard.Close()
-	d, err := dashboard.New(ctx, env, dashboard.Access{Token: s.Dashboard.token, Open: s.Dashboard.open})
+	d, err := dashboard.New(ctx, env, dashboard.Access{Token: s.Dashboard.token, Open: s.Dashboard.open}, policy.TokenText)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rondo-rl/rondo/events/yamltext"
+	"github.com/rondo-rl/rondo/health"
 	"github.com/rondo-rl/rondo/inference/fleet"
 )
 
@@ -21,6 +22,17 @@ func (s *Settings) newFleet(l *slog.Logger, metrics prometheus.Registerer) (*fle
 	opts.Slots = max(1, s.generatorSlots, s.Gateway.slots)
 	opts.Builtin, opts.Logger, opts.Metrics, opts.Keys = s.Builtin, l, metrics, s.keys
 	return fleet.New(opts)
+}
+
+// serversAway are the inference servers that this process asks, and that are away.
+func (s *Settings) serversAway() (away []health.Outage) {
+	states, _ := s.servers.Look()
+	for _, server := range states {
+		if server.Away != "" {
+			away = append(away, health.Outage{Of: server.URL, Reason: fmt.Sprintf("%d requests failed in a row, the last one: %.300s", server.Failures, server.Away)})
+		}
+	}
+	return away
 }
 
 // AddKeysFlag adds the flag that names the file of keys of inference servers.

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rondo-rl/rondo/agents"
 	"github.com/rondo-rl/rondo/auth/browser"
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/indexing"
@@ -36,6 +37,7 @@ import (
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
 	"github.com/rondo-rl/rondo/services/archiver"
 	"github.com/rondo-rl/rondo/services/deadletters"
+	"github.com/rondo-rl/rondo/services/gateway"
 	"github.com/rondo-rl/rondo/services/generator"
 	"github.com/rondo-rl/rondo/services/indexupdater"
 	"github.com/rondo-rl/rondo/services/intake"
@@ -86,7 +88,7 @@ func DefaultSettings() Settings {
 		Pool: runfile.DefaultRunConfig().Pool, Builtin: "http://127.0.0.1:8700/v1", PolicyListen: "127.0.0.1:8700",
 		Machine: tasks.Machine{ToolchainCache: filepath.Join(cache, "rondo", "toolchains")}, Trainer: policy.DefaultOptions(),
 		quotas: intake.DefaultQuotas(),
-		index:  indexing.IndexerSettings{Keys: indexing.ConfigFolder(), Embedder: indexing.BuiltinEmbedder, Every: indexupdater.DefaultEvery},
+		index:  indexing.IndexerSettings{Keys: indexing.ConfigFolder(), Embedder: indexing.BuiltinEmbedder},
 	}
 }
 
@@ -169,9 +171,18 @@ var parts = map[string]part{
 		if err != nil {
 			return err
 		}
+		layers, err := agents.OpenCache(filepath.Join(s.ToolchainCache, "agents"), agents.CacheBytes)
+		if err != nil { // runs without agents do not need it
+			env.Logger.Warn("this tool runner starts no agents that have a layer", "error", err)
+		}
+		models, err := gateway.New(env, s.servers, gateway.DefaultOptions())
+		if err != nil {
+			return err
+		}
+		go s.servers.FollowVersions(ctx, env.Log)
 		return toolrunner.Run(ctx, env, toolrunner.Options{
-			Network: network,
-			Slots:   s.toolSlots, Pool: s.Pool, Labels: s.labels, Capacity: s.capacity, Machine: s.Machine, Keys: s.keys,
+			Network: network, Layers: layers, Model: func(run, rollout string) toolrunner.Model { return models.Agent(run, rollout) },
+			Slots: s.toolSlots, Pool: s.Pool, Labels: s.labels, Capacity: s.capacity, Machine: s.Machine, Keys: s.keys,
 		})
 	},
 	topology.Scorer: func(ctx context.Context, env pipeline.Env, s Settings) error {
@@ -217,15 +228,6 @@ func (s *Settings) network() (egress.Options, error) {
 
 func partNames() []string { return slices.Sorted(maps.Keys(parts)) }
 
-// currentNames also takes names that parts had in earlier versions.
-func currentNames(names []string) []string {
-	var current []string
-	for _, n := range names {
-		current = append(current, topology.CurrentName(n))
-	}
-	return current
-}
-
 // NeedSandbox are the parts that run what models and tasks say.
 var NeedSandbox = []string{topology.ToolRunner, topology.Scorer}
 
@@ -258,6 +260,7 @@ func RunParts(ctx context.Context, names []string, log *eventlog.Log, dir string
 	if s.servers, err = s.newFleet(l, metrics); err != nil {
 		return err
 	}
+	s.Health.WatchServers(s.serversAway)
 	host, _ := os.Hostname()
 	env := pipeline.Env{Log: log, Dir: dir, Logger: l, Metrics: metrics, Instance: fmt.Sprintf("%s-%d", host, os.Getpid()), Health: s.Health}
 	env.Tracing, err = tracing.New(ctx, tracing.Options{
@@ -325,11 +328,10 @@ func New(g *app.Global) *cobra.Command {
   rondo service intake deadletters --replicas 3 --nats nats://n1:4222,nats://n2:4222,nats://n3:4222 --store 's3://rondo?endpoint=http://s3:7070'
   rondo service gateway --gateway-listen :8790 --gateway-tenants tenants.yaml --nats nats://nats:4222 --store /srv/rondo`,
 		Args: cobra.MatchAll(cobra.MinimumNArgs(1), func(cmd *cobra.Command, names []string) error {
-			return cobra.OnlyValidArgs(cmd, currentNames(names))
+			return cobra.OnlyValidArgs(cmd, names)
 		}),
 		ValidArgs: partNames(),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			names = currentNames(names)
 			if g.NATS == "" || g.Store == "" {
 				return fmt.Errorf("services of their own need --nats and --store; `rondo up` runs everything embedded")
 			}
@@ -372,7 +374,7 @@ func New(g *app.Global) *cobra.Command {
 // AddSandboxFlags adds the flags of services that run sandboxes.
 func (s *Settings) AddSandboxFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.AllowInsecure, "allow-insecure", false, "run without isolation where the kernel refuses it")
-	cmd.Flags().StringVar(&s.ToolchainCache, "toolchain-cache", s.ToolchainCache, "where toolchains keep their warmed caches")
+	cmd.Flags().StringVar(&s.ToolchainCache, "toolchain-cache", s.ToolchainCache, "where toolchains keep their warmed caches, and the layers of agents are unpacked")
 	cmd.Flags().StringVar(&s.Disk, "workspace-disk", "", "directory on whose disk workspaces of more than 256 MiB lie; takes root and loop devices. Without it the machine "+
 		"has no room for them")
 }

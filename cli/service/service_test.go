@@ -8,9 +8,9 @@ import (
 	"github.com/rondo-rl/rondo/cli/app"
 )
 
-// TestNames: a service is also known by the name that it had in earlier versions, which help does not show.
+// TestNames: a service is known by its name, which help shows, and by no other.
 func TestNames(t *testing.T) {
-	for name, want := range map[string]string{"deadletters": "--nats", "undertaker": "--nats", "gravedigger": `invalid argument "gravedigger"`} {
+	for name, want := range map[string]string{"deadletters": "--nats", "gravedigger": `invalid argument "gravedigger"`} {
 		t.Run(name, func(t *testing.T) {
 			cmd := New(&app.Global{})
 			cmd.SetArgs([]string{name})
@@ -21,7 +21,7 @@ func TestNames(t *testing.T) {
 			}
 		})
 	}
-	if help := New(&app.Global{}).Long; strings.Contains(help, "undertaker") || !strings.Contains(help, "deadletters") {
+	if help := New(&app.Global{}).Long; !strings.Contains(help, "deadletters") {
 		t.Errorf("help says %s", help)
 	}
 }

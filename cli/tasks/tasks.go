@@ -14,6 +14,7 @@ import (
 
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/opening"
+	"github.com/rondo-rl/rondo/cli/scaffold"
 	"github.com/rondo-rl/rondo/cli/service"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
@@ -23,7 +24,7 @@ import (
 // New makes the command `rondo tasks`.
 func New(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "tasks", Short: "Check, show and try tasks"}
-	cmd.AddCommand(newTasksLint(g), newTasksShow(g), newTasksRun(g), newTasksBuild(g), newTasksImport(g))
+	cmd.AddCommand(newTasksLint(g), newTasksShow(g), newTasksRun(g), newTasksBuild(g), newTasksImport(g), scaffold.NewTask(g))
 	return cmd
 }
 
@@ -266,10 +267,7 @@ func newTasksRun(g *app.Global) *cobra.Command {
 	}
 	packFlag(cmd, &dir)
 	cmd.Flags().StringVar(&workspace, "workspace", "", "directory to score instead of the snapshot")
-	cmd.Flags().StringVar(&stage, "stage", "", "of a task of several stages: the one whose tests are run (the last)")
-	cmd.Flags().StringVar(&stage, "step", "", "the same as --stage, under its old name")
-	_ = cmd.Flags().MarkHidden("step")
-	cmd.MarkFlagsMutuallyExclusive("stage", "step")
+	cmd.Flags().StringVar(&stage, "stage", "", "of a task of several stages: the one whose tests are run (default: the last)")
 	s.AddSandboxFlags(cmd)
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"golang.org/x/text/width"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/evaluation/steps"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/health"
@@ -21,7 +22,7 @@ func sample() Snapshot {
 	return Snapshot{
 		At: at, Where: ".rondo", Outages: []health.Outage{{Kind: health.LogRefusesWrites, Of: "RONDO", Since: at, Reason: "the disk is full"}},
 		Runs: []Run{
-			{Name: "demo-1", Policy: "small", State: "open", Flight: steps.Flight{Stages: map[string]int{events.StageGenerator: 7, events.StageTools: 2, steps.StageTrainer: 64}, Oldest: at.Add(-90 * time.Second), Version: 11},
+			{Name: "demo-1", Policy: "small", State: "open", Flight: steps.Flight{Stages: map[string]int{events.StageGenerator: 7, events.StageTools: 2, books.StageTrainer: 64}, Oldest: at.Add(-90 * time.Second), Version: 11},
 				Last: &steps.Row{Step: 12, Figures: map[string]float64{"reward/mean": 0.4375, "staleness/max": 1, "throughput/sampled_tokens_per_second": 1234.5}}, Rewards: []float64{0, 0.5, 1}},
 			{Name: "other", State: "paused", Reason: "the server\x1b[2J is away", Flight: steps.Flight{Stages: map[string]int{}}},
 		},

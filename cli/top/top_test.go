@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/cli/clitest"
-	"github.com/rondo-rl/rondo/evaluation/steps"
 	"github.com/rondo-rl/rondo/events"
 )
 
@@ -46,7 +46,7 @@ func TestOnce(t *testing.T) {
 	if run.Name != "first" || run.State != "open" || run.Version != 1 || run.Last == nil || run.Last.Step != 1 || run.Last.Figures["reward/mean"] != 0.5 {
 		t.Errorf("run %+v", run)
 	}
-	if run.Stages[events.StageGenerator] != 1 || run.Stages[events.StageTools] != 1 || run.Stages[steps.StageTrainer] != 0 {
+	if run.Stages[events.StageGenerator] != 1 || run.Stages[events.StageTools] != 1 || run.Stages[books.StageTrainer] != 0 {
 		t.Errorf("stages %v", run.Stages)
 	}
 	if len(s.Replicas) != 1 || s.Replicas[0].Version != 1 || s.Replicas[0].Behind != 1 {

@@ -37,9 +37,6 @@ type followed struct {
 	fold     *steps.Fold
 	last     *steps.Row
 	rewards  []float64
-	policy   string
-	state    string
-	reason   string
 	through  uint64 // the sequence that is folded
 	problem  error
 	stop     context.CancelFunc
@@ -120,7 +117,7 @@ func (w *watcher) tell(part string, err error) {
 }
 
 func newFollowed() *followed {
-	f := &followed{state: "open", stop: func() {}}
+	f := &followed{stop: func() {}}
 	f.fold = steps.New("", func(r steps.Row) error {
 		f.last = &r
 		if f.rewards = append(f.rewards, r.Figures["reward/mean"]); len(f.rewards) > maxRewards {
@@ -157,25 +154,6 @@ func (f *followed) take(e events.Event) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.through, f.problem = e.Seq, nil
-	switch e.Type {
-	case events.RunOpenedType:
-		opened, err := events.Data[events.RunOpened](e)
-		if f.policy = opened.Config.Policy; err != nil {
-			return err
-		}
-	case events.RunPausedType:
-		paused, err := events.Data[events.RunPaused](e)
-		if f.state, f.reason = "paused", paused.Reason; err != nil {
-			return err
-		}
-	case events.RunResumedType:
-		f.state, f.reason = "open", ""
-	case events.RunClosedType:
-		closed, err := events.Data[events.RunClosed](e)
-		if f.state, f.reason = "closed", closed.Reason; err != nil {
-			return err
-		}
-	}
 	return f.fold.Apply(e)
 }
 
@@ -183,7 +161,8 @@ func (f *followed) take(e events.Event) error {
 func (f *followed) snapshot(name string) Run {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r := Run{Name: name, Policy: f.policy, State: f.state, Reason: f.reason, Flight: f.fold.Flight(), Last: f.last, Rewards: slices.Clone(f.rewards)}
+	r := Run{Name: name, Policy: f.fold.Policy(), Flight: f.fold.Flight(), Last: f.last, Rewards: slices.Clone(f.rewards)}
+	r.State, r.Reason = f.fold.State()
 	if f.archived {
 		r.State = "archived"
 	}

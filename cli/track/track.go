@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rondo-rl/rondo/cli/app"
-	"github.com/rondo-rl/rondo/cli/books"
 	"github.com/rondo-rl/rondo/cli/plane"
+	"github.com/rondo-rl/rondo/cli/tables"
 	"github.com/rondo-rl/rondo/evaluation/steps"
 	"github.com/rondo-rl/rondo/events/runfile"
 )
@@ -99,7 +99,7 @@ The trackers are Python packages. Track starts --python with the package rondo (
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.target.To, "to", "", "tracker: "+strings.Join(runfile.Trackers, ", ")+" (default: those of the run's file)")
-	flags.StringVar(&o.target.Project, "project", "", "project of wandb and trackio, experiment of MLflow, where the run's file names none (default "+defaultProject+")")
+	flags.StringVar(&o.target.Project, "project", "", "project of wandb and trackio, experiment of MLflow, where the run's file names none (default: "+defaultProject+")")
 	flags.StringVar(&o.logdir, "logdir", "runs", "folder of TensorBoard")
 	flags.StringVar(&o.python, "python", "python3", "Python interpreter that has the tracker's package and rondo")
 	flags.StringVar(&o.target.Feed, "feed", "", "feed whose steps are written (default: the run's first)")
@@ -172,7 +172,7 @@ var errPython = errors.New("python has ended")
 
 // feedRows writes the rows as they come. The last line is written also where the command is interrupted, so that the tracker's run is left in order.
 func (o *tracking) feedRows(ctx context.Context, w io.Writer, r steps.Run) error {
-	lines, err := books.NewStepLines(w, r)
+	lines, err := tables.NewStepLines(w, r)
 	if err != nil {
 		return err
 	}

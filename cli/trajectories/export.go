@@ -13,16 +13,9 @@ import (
 	"github.com/rondo-rl/rondo/export"
 )
 
-// formatParquet is a format that rondo no longer writes: pyarrow makes it of the Arrow files, and the error says how.
-const formatParquet = "parquet"
-
 // parquetLine makes a Parquet table of the messages in exported Arrow files, with pyarrow. schemas/arrow.md has the same line, which a test in
 // storage runs.
 const parquetLine = `python3 -c 'import pyarrow.dataset as d; d.write_dataset(d.dataset("trajectories", format="ipc"), "messages", format="parquet", preserve_order=True)'`
-
-// errParquet answers a format that rondo no longer writes itself.
-var errParquet = errors.New("--format parquet: rondo writes Arrow files, and pyarrow makes Parquet of them. " +
-	"Export with --out trajectories and without --format, then run: " + parquetLine)
 
 func newTrajectoriesExport(g *app.Global) *cobra.Command {
 	x := &export.Exporter{}
@@ -51,8 +44,6 @@ several runs lie in a folder for each. Of Arrow files pyarrow makes one Parquet 
   rondo trajectories export demo-1 --format pairs --out pairs.jsonl`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case format == formatParquet:
-				return errParquet
 			case !export.Known(format):
 				return fmt.Errorf("--format %q: must be %s, %s, %s or %s", format, export.Arrow, export.ATIF, export.Chat, export.Pairs)
 			case best && format == export.Pairs:
@@ -93,8 +84,6 @@ several runs lie in a folder for each. Of Arrow files pyarrow makes one Parquet 
 	flags := cmd.Flags()
 	flags.StringVar(&x.Out, "out", "", "directory of the files, or the file of the rows or lines")
 	flags.StringVar(&format, "format", export.Arrow, "arrow, atif, chat or pairs")
-	flags.String("rows", "", "rows of a Parquet file") // what --format parquet had; its error comes first
-	flags.MarkHidden("rows")
 	flags.Float64Var(&least, "min-reward", least, "only rollouts with at least this reward")
 	flags.BoolVar(&best, "best", false, "only the best rollout of each group, the first of equal ones")
 	cmd.MarkFlagRequired("out")

@@ -49,14 +49,14 @@ func TestExports(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), `"rollout":"g000001-1"`) {
 		t.Errorf("%v: %s", err, text)
 	}
-	for _, c := range []struct{ args, want string }{{"--format xml", `"xml"`}, {"--format parquet --rows samples", parquetLine}, {"--format pairs --best", "--best"}} {
+	for _, c := range []struct{ args, want string }{{"--format xml", `"xml"`}, {"--format parquet", `"parquet"`}, {"--format pairs --best", "--best"}} {
 		if output, err := clitest.Run(t, New, append([]string{"trajectories", "export", "first", "--dir", r.Dir, "--out", out}, strings.Fields(c.args)...)...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v\n%s", c.args, err, output)
 		}
 	}
 }
 
-// The error, the help and the document, whose line a test in storage runs, say the same.
+// The help and the document, whose line a test in storage runs, say the same.
 func TestParquetLineIsDocumented(t *testing.T) {
 	document, err := os.ReadFile("../../schemas/arrow.md")
 	if err != nil || !strings.Contains(string(document), "\n"+parquetLine+"\n") {

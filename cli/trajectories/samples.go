@@ -13,6 +13,13 @@ var causeText = map[string]string{
 	events.CauseDrift:    ": an answer came back as other tokens than were sampled",
 	events.CauseHistory:  ": an earlier prompt came back as other tokens",
 	events.CauseSummary:  ": it has the summary in place of what was said",
+
+	events.CauseTools:        ": the harness offered other tools, or told the template something else",
+	events.CauseSystem:       ": the harness changed the words of the system",
+	events.CauseRewritten:    ": the harness changed what was said before",
+	events.CauseCompacted:    ": the harness has a shorter history, with none of the answers before",
+	events.CauseSibling:      ": another turn went on from there before",
+	events.CauseConversation: ": the harness began another conversation",
 }
 
 // causeOf is why a turn begins a segment, "" where nobody recorded it.
@@ -28,8 +35,11 @@ func (s *shownRollout) causeOf(turn int32) string {
 // samples is like "3: new ones began behind 1 summary, as prompts did not repeat thoughts 2", how many samples the rollout is and what began the later ones; "" for one that is
 // one sample, or none.
 func (s *shownRollout) samples() string {
-	n, causes := 0, map[string]int{}
-	for _, t := range s.Rollout.Turns {
+	segments, n, causes := map[int32]bool{}, 0, map[string]int{}
+	for _, m := range s.Trajectory.Messages {
+		segments[m.Segment] = true
+	}
+	for _, t := range s.Rollout.Taken() {
 		if !t.NewSegment {
 			continue
 		}
@@ -37,14 +47,21 @@ func (s *shownRollout) samples() string {
 			causes[t.SegmentCause]++
 		}
 	}
+	if len(segments) > 0 { // a turn behind one that was left behind begins one there, too
+		n = len(segments)
+	}
 	if n < 2 {
 		return ""
 	}
-	var counts, began []string
-	for _, cause := range []string{events.CauseThoughts, events.CauseDrift, events.CauseHistory} {
-		if causes[cause] > 0 {
-			counts = append(counts, fmt.Sprintf("%s %d", cause, causes[cause]))
+	var began []string
+	counted := func(names ...string) string {
+		var counts []string
+		for _, cause := range names {
+			if causes[cause] > 0 {
+				counts = append(counts, fmt.Sprintf("%s %d", cause, causes[cause]))
+			}
 		}
+		return strings.Join(counts, ", ")
 	}
 	switch sums := causes[events.CauseSummary]; sums {
 	case 0:
@@ -53,8 +70,11 @@ func (s *shownRollout) samples() string {
 	default:
 		began = append(began, fmt.Sprintf("behind %d summaries", sums))
 	}
-	if len(counts) > 0 {
-		began = append(began, "as prompts did not repeat "+strings.Join(counts, ", "))
+	if counts := counted(events.CauseThoughts, events.CauseDrift, events.CauseHistory); counts != "" {
+		began = append(began, "as prompts did not repeat "+counts)
+	}
+	if counts := counted(events.CauseTools, events.CauseSystem, events.CauseRewritten, events.CauseCompacted, events.CauseSibling, events.CauseConversation); counts != "" {
+		began = append(began, "as the harness went another way: "+counts)
 	}
 	if len(began) == 0 {
 		return fmt.Sprint(n)

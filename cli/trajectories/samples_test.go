@@ -26,12 +26,34 @@ func TestSamplesAreExplained(t *testing.T) {
 	if text := fmt.Sprint(s.header()); !strings.Contains(text, "5: new ones began behind 1 summary, as prompts did not repeat thoughts 2, drift 1") {
 		t.Errorf("the header is %s", text)
 	}
+	s.Rollout.Turns = append(s.Rollout.Turns, events.TurnSampled{Turn: 7, NewSegment: true, SegmentCause: events.CauseSibling})
+	if text := fmt.Sprint(s.header()); !strings.Contains(text, "drift 1, as the harness went another way: sibling 1") {
+		t.Errorf("the header is %s", text)
+	}
+	for _, cause := range events.SegmentCauses {
+		if causeText[cause] == "" {
+			t.Errorf("nothing explains %s", cause)
+		}
+	}
 	if text := s.summaryOf(5); text != " · summary (2 tool calls not run) (without the last answers of tools)" || s.summaryOf(4) != "" {
 		t.Errorf("turn 5 is%s", text)
 	}
 	s.Rollout.Turns = s.Rollout.Turns[:1]
 	if text := fmt.Sprint(s.header()); strings.Contains(text, "samples") {
 		t.Errorf("the header of one sample is %s", text)
+	}
+}
+
+// TestSamplesOfLeftTurns: what an agent has left behind is no sample and no reason for one; samples
+// are those of the trajectory, where what went on behind such a turn begins another.
+func TestSamplesOfLeftTurns(t *testing.T) {
+	s := &shownRollout{&episode.Episode{Trajectory: &storage.Trajectory{Rollout: "g1-0",
+		Messages: []storage.Message{{Segment: 0}, {Segment: 2}, {Segment: 2}, {Segment: 3}}}}}
+	s.Rollout.Turns = []events.TurnSampled{{NewSegment: true}, {Turn: 1, NewSegment: true, SegmentCause: events.CauseSystem},
+		{Turn: 2}, {Turn: 3, NewSegment: true, SegmentCause: events.CauseSibling}}
+	s.Rollout.Answers = []events.WorkspaceAnswered{{Agent: &events.AgentEnded{Left: []int{1}}}}
+	if text, want := s.samples(), "3: new ones began as the harness went another way: sibling 1"; text != want {
+		t.Errorf("%q, want %q", text, want)
 	}
 }
 

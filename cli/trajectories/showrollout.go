@@ -93,7 +93,14 @@ func (s *shownRollout) header() []app.Row {
 	if text := s.samples(); text != "" {
 		fact("samples", text, app.Plain)
 	}
+	if ended := r.AgentEnded(); ended != nil && ended.Recalled+len(ended.Left) > 0 {
+		fact("recalled", fmt.Sprintf("%d turns from the log, %d left behind", ended.Recalled, len(ended.Left)), app.Plain)
+	}
 	for _, retry := range s.Retried {
+		if retry.Behind > 0 {
+			fact("restarted", fmt.Sprintf("behind %d turns, %s: %s", retry.Behind, app.Line(retry.Class, 40), app.Line(retry.Message, 200)), app.Yellow)
+			continue
+		}
 		fact("retried", fmt.Sprintf("%s, %s: %s", app.Line(retry.Stage, 40), app.Line(retry.Class, 40), app.Line(retry.Message, 200)), app.Yellow)
 	}
 	for _, remark := range s.Remarks {

@@ -73,6 +73,8 @@ cluster instead, as "rondo service" does; --replicas says how many servers of th
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address for /metrics, /healthz and /readyz")
 	cmd.Flags().StringVar(&retention, "retention", "", "a `FILE` that says how long closed runs, their archives and replaced weights are kept (rondo gc --retention FILE shows what would go), "+
 		"or off: everything is kept. Without it the streams of runs that were closed 6 hours ago go when they are archived, but for the newest 20, and all else is kept")
+	app.ShowFlags(cmd, "allow-insecure", "allow-network", "dashboard-listen", "dashboard-open", "durability", "endpoint-keys", "gateway-listen", "generator-slots",
+		"listen", "otlp-endpoint", "replicas", "retention", "scorer-slots", "tool-slots")
 	return cmd
 }
 

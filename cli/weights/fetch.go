@@ -102,7 +102,7 @@ the server as run files do: by its URL, which is --engine-url with /v1 unless yo
 	f := cmd.Flags()
 	f.StringVar(&o.to, "to", "", "folder of the versions")
 	f.StringVar(&o.base, "base", "", "folder of the model: its config and tokenizer are copied into versions that have none")
-	f.Int64Var(&o.version, "version", 0, "this version instead of the current one")
+	f.Int64Var(&o.version, "version", 0, "this version (default: the current one)")
 	f.BoolVarP(&o.follow, "follow", "f", false, "go on with each version that is published")
 	f.BoolVar(&o.canary, "canary", false, "with --follow, go to the version that a share of the rollouts gets, where there is one")
 	f.IntVar(&o.keep, "keep", 2, "versions that stay in the folder")

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rondo-rl/rondo/cli/app"
-	"github.com/rondo-rl/rondo/cli/books"
 	"github.com/rondo-rl/rondo/cli/plane"
+	"github.com/rondo-rl/rondo/cli/tables"
 	"github.com/rondo-rl/rondo/gc"
 )
 
@@ -63,7 +63,7 @@ is interrupted is finished by the next one.`,
 			if g.JSON {
 				return app.PrintJSON(cmd.OutOrStdout(), collectedReport{report, remove})
 			}
-			return books.PrintWeights(cmd.OutOrStdout(), report, remove)
+			return tables.PrintWeights(cmd.OutOrStdout(), report, remove)
 		},
 	}
 	f := cmd.Flags()

@@ -255,7 +255,7 @@ policy. --json has the same. ` + "`rondo weights diff`" + ` counts which element
 			return printShown(cmd.OutOrStdout(), r, newest)
 		},
 	}
-	cmd.Flags().Int64Var(&version, "version", 0, "this version instead of the current one")
+	cmd.Flags().Int64Var(&version, "version", 0, "this version (default: the current one)")
 	cmd.Flags().StringVar(&mirrored, "mirror", "", "a store that mirrors the versions: show how far it is behind")
 	cmd.ValidArgsFunction = completePolicies(g)
 	return cmd

@@ -11,8 +11,8 @@ import (
 	"testing/fstest"
 
 	"github.com/rondo-rl/rondo/advantage"
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/demo/packs"
-	"github.com/rondo-rl/rondo/ledger"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/tasks"
 )
@@ -23,6 +23,7 @@ var (
 	runSteps  = flags.Int("steps", 3, "training steps")
 	groupSize = flags.Int("group", 8, "rollouts in a group")
 	runTurns  = flags.Int("turns", 12, "turns of a rollout")
+	staleness = flags.Int("staleness", 0, "versions that the sampled policy is behind the trained one")
 	controls  = flags.Bool("controls", false, "train with a learning rate of 0 and with shuffled rewards, too")
 )
 
@@ -128,8 +129,10 @@ func (w *workshop) learn(t *testing.T, o Options, seed uint64, shuffle bool) (cu
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(seed, 2))
+	var versions []*Model
 	for step := range *runSteps {
-		sampled := trainer.Model()
+		versions = append(versions, trainer.Model())
+		sampled := versions[max(0, step-*staleness)]
 		var samples []TrainingSample
 		sum := 0.0
 		for n, task := range pack {
@@ -161,7 +164,7 @@ func (w *workshop) rises(t *testing.T, o Options, shuffle bool) (all []float64) 
 	for seed := *firstSeed; seed < *firstSeed+*runSeeds; seed++ {
 		w.runs = 0
 		curve := w.learn(t, o, uint64(seed), shuffle)
-		before, after := ledger.Quarters(curve)
+		before, after := books.Quarters(curve)
 		all = append(all, after-before)
 		t.Logf("seed %d: %.2f to %.2f, %d runs of tests: %.2f", seed, before, after, w.runs, curve)
 	}
@@ -173,6 +176,8 @@ func (w *workshop) rises(t *testing.T, o Options, shuffle bool) (all []float64) 
 // large enough. The controls, in which it has to stay flat, take as long again each and run only with -controls:
 //
 //	go test ./demo/policy -run SmallPack -v -seeds 9 -first-seed 1000 -steps 6 -controls -timeout 1h
+//
+// With -staleness 8 every batch is as old as a run file allows by default. It takes more steps, as the first nine batches are from before the first version.
 func TestTheSmallPackIsLearnt(t *testing.T) {
 	w := newWorkshop(t)
 	still := DefaultOptions()

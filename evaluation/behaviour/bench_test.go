@@ -22,16 +22,15 @@ func BenchmarkFold(b *testing.B) {
 		w.event(events.ToolsCompletedType, "g000001-0", events.ToolsCompleted{Results: []events.ToolResult{{Name: "grep", Content: strings.Repeat("line\n", 200)}, {Name: "read_file", Content: strings.Repeat("line\n", 400)}}})
 	}
 	w.score("g000001-0", 1)
-	f := New()
-	if err := f.Apply(opened); err != nil {
-		b.Fatal(err)
-	}
+	f := folded(b, []events.Event{opened})
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
-		if err := f.Apply(w.list[n%len(w.list)]); err != nil {
+		if err := apply(f, w.list[n%len(w.list)]); err != nil {
 			b.Fatal(err)
 		}
-		n++
+		if n++; n%len(w.list) == 0 {
+			f.rollouts.run.Forget("g000001-0")
+		}
 	}
 }

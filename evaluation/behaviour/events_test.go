@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
@@ -92,13 +93,27 @@ func calls(names []string) (list []events.ToolCall) {
 // fold folds the events.
 func (w *written) fold() *Fold {
 	w.Helper()
-	f := New()
-	for _, e := range w.list {
-		if err := f.Apply(e); err != nil {
-			w.Fatal(err)
+	return folded(w, w.list)
+}
+
+func folded(t testing.TB, list []events.Event) *Fold {
+	t.Helper()
+	run := books.NewRollouts()
+	f := New(&run)
+	for _, e := range list {
+		if err := apply(f, e); err != nil {
+			t.Fatal(err)
 		}
 	}
 	return f
+}
+
+// apply folds an event into the books, and then into the fold beside them.
+func apply(f *Fold, e events.Event) error {
+	if err := f.rollouts.run.Apply(e); err != nil {
+		return err
+	}
+	return f.Apply(e)
 }
 
 // row is the only one.

@@ -1,65 +1,58 @@
-// Package behaviour says how the agents of a run behave, version by version of their policy: how long they work, how much they think, how they call
-// tools, why they stop, and what comes of it. It is a fold of the run's events, which keeps sums and counts, and of single rollouts those under way.
+// Package behaviour says how the agents of a run behave, version by version of their policy: how
+// long they work, how much they think, how they call tools, why they stop, and what comes of it. It
+// is a fold of the run's events, which keeps sums and counts, and of single rollouts those under
+// way.
 package behaviour
 
 import (
 	"maps"
 	"slices"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/events"
 )
 
-// Fold folds a run's events into rows by the version of the policy at which rollouts were dispatched.
+// Fold folds a run's events into rows by the version of the policy at which rollouts were
+// dispatched.
 type Fold struct {
 	rollouts *Tracker
 	versions map[int64]*Tally
-	// waiting has the versions of scored rollouts whose group is not complete, of a run that shapes rewards.
-	waiting map[string]int64
 }
 
-// New makes an empty fold.
-func New() *Fold {
-	return &Fold{rollouts: NewTracker(), versions: map[int64]*Tally{}, waiting: map[string]int64{}}
+// New makes an empty fold beside the books of a run, which fold each event before it.
+func New(run *books.Rollouts) *Fold {
+	return &Fold{rollouts: NewTracker(run), versions: map[int64]*Tally{}}
 }
 
 // Apply folds the next event of the run's stream.
 func (f *Fold) Apply(e events.Event) error {
-	known := f.rollouts.open[e.Entity] != nil
+	before := len(f.rollouts.open)
 	over, err := f.rollouts.Apply(e)
 	if err != nil {
 		return err
 	}
-	switch e.Type {
-	case events.RolloutStartedType:
-		if version := f.rollouts.open[e.Entity].Version; !known {
-			f.tally(version).Start(version)
-		}
-	case events.GroupCompletedType:
-		err = f.completed(e)
+	if len(f.rollouts.open) > before {
+		version := f.rollouts.open[e.Entity].Version
+		f.tally(version).Start(version)
 	}
 	if over != nil {
 		f.tally(over.Version).Add(*over)
-		if f.rollouts.shaped && !over.Failed {
-			f.waiting[e.Entity] = over.Version
-		}
 	}
-	return err
+	if e.Type == events.GroupCompletedType && f.rollouts.shaped() {
+		f.completed(e.Entity)
+	}
+	return nil
 }
 
-func (f *Fold) completed(e events.Event) error {
-	if !f.rollouts.shaped {
-		return nil
-	}
-	completed, err := events.Data[events.GroupCompleted](e)
-	for _, m := range completed.Members {
-		if version, scored := f.waiting[m.Rollout]; scored {
-			if !m.Failed { // it was withdrawn before its group was complete
-				f.tally(version).penalty.add(m.Shaped - m.Reward)
-			}
-			delete(f.waiting, m.Rollout)
+// completed counts what shaping makes of the rewards of a group. A member that was withdrawn before
+// its group was complete has none.
+func (f *Fold) completed(group string) {
+	g, _ := f.rollouts.run.FindGroup(group)
+	for _, id := range g.Members {
+		if r, _ := f.rollouts.run.Find(id); r.Scored && r.Compared() {
+			f.tally(r.PolicyVersion).penalty.add(r.Member.Shaped - r.Member.Reward)
 		}
 	}
-	return err
 }
 
 func (f *Fold) tally(version int64) *Tally {
@@ -74,7 +67,8 @@ func (f *Fold) tally(version int64) *Tally {
 // Rows are the versions in order.
 func (f *Fold) Rows() []Row { return f.RowsOf(len(f.versions)) }
 
-// RowsOf are at most so many rows: where there are more versions, each row has several that follow each other.
+// RowsOf are at most so many rows: where there are more versions, each row has several that follow
+// each other.
 func (f *Fold) RowsOf(most int) []Row {
 	versions, thoughts := slices.Sorted(maps.Keys(f.versions)), false
 	for _, t := range f.versions {

@@ -163,10 +163,11 @@ func TestSamples(t *testing.T) {
 	for i, cause := range []string{"", events.CauseThoughts, events.CauseThoughts, events.CauseDrift, "later"} {
 		w.sampled("g000001-0", events.TurnSampled{Turn: i, CompletionTokens: 1, NewSegment: true, SegmentCause: cause})
 	}
-	w.event(events.RolloutFinishedType, "g000001-0", events.RolloutFinished{Samples: 5, StopReason: events.StopContext})
+	w.event(events.RolloutFinishedType, "g000001-0", events.RolloutFinished{Samples: 5, Sampled: 4, Constrained: 1, StopReason: events.StopContext})
 	w.event(events.RolloutScoredType, "g000001-0", events.RolloutScored{})
 	row := w.row()
 	same(t, "samples", row.Samples, &Figure{Rollouts: 1, Mean: 5, Median: 5, P90: 5})
+	same(t, "trainable", row.TrainableShare, new(3./5))
 	same(t, "new samples", row.NewSamples, map[string]int{"thoughts": 2, "drift": 1, "later": 1})
 	same(t, "stop reasons", row.StopReasons, map[string]int{"context": 1})
 }
@@ -209,11 +210,7 @@ func TestLengthPenalty(t *testing.T) {
 		w.event(events.GroupCompletedType, "g000001", events.GroupCompleted{Members: []events.Member{
 			{Rollout: "g000001-0", Reward: 1, Shaped: 0.75}, {Rollout: "g000001-1", Reward: 1, Shaped: 0.5}, {Rollout: "g000001-2", Failed: true},
 		}})
-		f := w.fold()
-		if n := len(f.waiting); n > 1 {
-			t.Errorf("%d rollouts wait for their groups, of which one does", n)
-		}
-		return f.Rows()[0]
+		return w.fold().Rows()[0]
 	}
 	if got := write(func(*runfile.RunConfig) {}).LengthPenalty; !near(got, -0.375) {
 		t.Error("length penalty", spelled(got))
@@ -242,7 +239,7 @@ func TestStrangeEvents(t *testing.T) {
 	e := w.list[1]
 	for _, typ := range []events.Type{events.TurnSampledType, events.ToolsCompletedType, events.StepScoredType, events.RolloutFinishedType, events.RolloutScoredType, events.RunOpenedType} {
 		e.Type, e.Entity, e.Data = typ, "g000001-0", []byte(`{"turn": `)
-		if err := f.Apply(e); err == nil || !strings.Contains(err.Error(), e.ID) {
+		if err := apply(f, e); err == nil || !strings.Contains(err.Error(), e.ID) {
 			t.Errorf("%s: %v", typ, err)
 		}
 	}

@@ -68,12 +68,7 @@ func TestOrder(t *testing.T) {
 		opened, all, completed := chains(t, rng, 40)
 		var first []Row
 		for try := range 4 {
-			f := New()
-			for _, e := range slices.Concat([]events.Event{opened}, interleaved(rng, all), []events.Event{completed}) {
-				if err := f.Apply(e); err != nil {
-					t.Fatal(err)
-				}
-			}
+			f := folded(t, slices.Concat([]events.Event{opened}, interleaved(rng, all), []events.Event{completed}))
 			rows := slices.Concat(f.Rows(), f.RowsOf(2), f.RowsOf(1))
 			if try == 0 {
 				first = rows
@@ -100,18 +95,13 @@ func difference(got, want []Row) string {
 	return "they differ"
 }
 
-// TestMemory: what is kept does not grow with the rollouts that are over.
+// TestMemory: what is kept beside the books does not grow with the rollouts that are over.
 func TestMemory(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	opened, all, completed := chains(t, rng, 500)
-	f := New()
-	for _, e := range slices.Concat([]events.Event{opened}, interleaved(rng, all), []events.Event{completed}) {
-		if err := f.Apply(e); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(f.rollouts.open) > 0 || len(f.waiting) > 0 || len(f.versions) != 4 {
-		t.Errorf("%d rollouts and %d members are kept, and %d versions", len(f.rollouts.open), len(f.waiting), len(f.versions))
+	f := folded(t, slices.Concat([]events.Event{opened}, interleaved(rng, all), []events.Event{completed}))
+	if len(f.rollouts.open) > 0 || len(f.versions) != 4 {
+		t.Errorf("%d rollouts are kept, and %d versions", len(f.rollouts.open), len(f.versions))
 	}
 	for version, tally := range f.versions {
 		if len(tally.stops) != maxNames+1 || len(tally.newSamples) != maxNames+1 || tally.stops[otherName] == 0 {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/tools"
@@ -14,7 +15,8 @@ import (
 // Rollout is what one rollout did, as far as the log says.
 type Rollout struct {
 	Version int64 // of the policy at dispatch
-	// Failed: the infrastructure failed, and there is no reward. A tally counts nothing else of the rollout.
+	// Failed: the infrastructure failed, and there is no reward. A tally counts nothing else of the
+	// rollout.
 	Failed bool
 	Reward float64
 	// Turns are its own: those that a fork was given are its origin's.
@@ -27,24 +29,27 @@ type Rollout struct {
 	// CallingTurns have tool calls, ParallelTurns several.
 	CallingTurns, ParallelTurns  int
 	Calls, Answered, FailedCalls int64
-	// CallsBeforeEdit is how many calls came before the first one that changed the workspace; nil where none did, or nobody knows.
+	// CallsBeforeEdit is how many calls came before the first one that changed the workspace; nil
+	// where none did, or nobody knows.
 	CallsBeforeEdit *int64
-	// Samples is 0 where the rollout has no tokens to train on. NewSamples counts the later ones by why they began.
+	// Samples is 0 where the rollout has no tokens to train on. NewSamples counts the later ones by
+	// why they began.
 	Samples    int64
 	NewSamples map[string]int
+	// Trainable is how many of the sampled tokens stand in samples, and were not constrained.
+	Trainable  int64
 	StopReason string
 	// Effort is nil where the scorer measured none.
 	Effort *RolloutEffort
 }
 
-// RolloutEffort is the scorer's component of effort, and by how much the reward differs from what it would be at an effort of 0.
+// RolloutEffort is the scorer's component of effort, and by how much the reward differs from what
+// it would be at an effort of 0.
 type RolloutEffort struct{ Effort, RewardChange float64 }
 
-// Tracker follows the rollouts of a run. It keeps those that are under way.
+// Tracker follows what the rollouts of a run do. It keeps those that are under way.
 type Tracker struct {
-	scorer runfile.Scoring
-	// shaped: what the members of a group lose by shaping can be told. Shuffled rewards are other members'.
-	shaped bool
+	run *books.Rollouts
 	// changes has the tools that may change the workspace; nil where the run's tools are not known.
 	changes map[string]bool
 	open    map[string]*underWay
@@ -55,21 +60,27 @@ type underWay struct {
 	Rollout
 	// tokensUnknown: the log lacks the tokens of a turn.
 	tokensUnknown bool
-	// workspace is the digest of the last change that is known, "" for none; before counts the calls until then.
+	// workspace is the digest of the last change that is known, "" for none; before counts the
+	// calls until then.
 	workspace string
 	before    int64
 	// edited: the first change is behind it, or cannot be known.
 	edited bool
 }
 
-// NewTracker follows no rollout yet.
-func NewTracker() *Tracker { return &Tracker{open: map[string]*underWay{}} }
+// NewTracker follows no rollout yet. Books are folded first, and hold each rollout until its
+// outcome is read here.
+func NewTracker(run *books.Rollouts) *Tracker {
+	return &Tracker{run: run, open: map[string]*underWay{}}
+}
 
-// Apply folds the next event of the run, and returns the rollout that is scored or failed by it, else nil.
+// Apply takes in the next event, which the books have folded, and returns the rollout that is
+// scored or failed by it, else nil.
 func (t *Tracker) Apply(e events.Event) (over *Rollout, err error) {
 	switch e.Type {
 	case events.RunOpenedType:
-		return nil, t.opened(e)
+		t.opened()
+		return nil, nil
 	case events.RolloutStartedType:
 		return nil, t.started(e)
 	}
@@ -87,48 +98,51 @@ func (t *Tracker) Apply(e events.Event) (over *Rollout, err error) {
 	case events.RolloutFinishedType:
 		return nil, r.finished(e)
 	case events.RolloutScoredType:
-		if err := r.scored(e, t.scorer); err != nil {
+		if r.Effort, err = effortOf(e, t.run.Config.Scorer); err != nil {
 			return nil, err
 		}
 	case events.RolloutFailedType:
-		r.Failed = true
 	default:
 		return nil, nil
 	}
 	delete(t.open, e.Entity)
+	known, _ := t.run.Find(e.Entity)
+	r.Failed, r.Reward, r.StopReason = known.Failed, known.Reward, known.StopReason
 	if r.tokensUnknown {
 		r.SampledTokens = 0
 	}
 	return &r.Rollout, nil
 }
 
-func (t *Tracker) opened(e events.Event) error {
-	opened, err := events.Data[events.RunOpened](e)
-	if err != nil {
-		return err
-	}
-	cfg := opened.Config
-	t.scorer, t.changes = cfg.Scorer, nil
-	t.shaped = (cfg.Shaping.Length != nil || cfg.Shaping.SoftOverlong != nil) && !cfg.Advantage.ShuffleRewards
-	set, err := tools.NewSet(cfg)
-	if err != nil {
-		return nil // a tool of another version of Rondo: what it changes is not known, and all else is
+// shaped: what the members of a group lose by shaping can be told. Shuffled rewards are other
+// members'.
+func (t *Tracker) shaped() bool {
+	cfg := t.run.Config
+	return (cfg.Shaping.Length != nil || cfg.Shaping.SoftOverlong != nil) && !cfg.Advantage.ShuffleRewards
+}
+
+func (t *Tracker) opened() {
+	t.changes = nil
+	set, err := tools.NewSet(t.run.Config)
+	if err != nil || t.run.Config.Agent != nil {
+		return // an agent's tools are its own; a tool of another version of Rondo: what it changes is not known, and all else is
 	}
 	t.changes = map[string]bool{}
 	for _, d := range set.Definitions() {
 		t.changes[d.Name] = !d.ReadOnly && d.Effect != tools.Nothing
 	}
-	return nil
 }
 
 func (t *Tracker) started(e events.Event) error {
-	if t.open[e.Entity] != nil {
+	known, _ := t.run.Find(e.Entity)
+	if known.Seq != e.Seq {
 		return nil // a start that stands twice starts nothing again
 	}
 	started, err := events.Data[events.RolloutStarted](e)
-	// What a fork read before its first turn is its origin's, and an outsider's tools are not known.
+	// What a fork read before its first turn is its origin's, and an outsider's tools are not
+	// known.
 	unknown := started.Origin != nil || events.External(e.Entity) || t.changes == nil
-	t.open[e.Entity] = &underWay{Rollout: Rollout{Version: started.PolicyVersion}, edited: unknown}
+	t.open[e.Entity] = &underWay{Rollout: Rollout{Version: known.PolicyVersion}, edited: unknown}
 	return err
 }
 
@@ -218,25 +232,18 @@ func (r *underWay) step(e events.Event) error {
 
 func (r *underWay) finished(e events.Event) error {
 	finished, err := events.Data[events.RolloutFinished](e)
-	r.StopReason = finished.StopReason
 	if !finished.TextOnly {
-		r.Samples = int64(max(0, finished.Samples))
+		r.Samples, r.Trainable = int64(max(0, finished.Samples)), int64(max(0, finished.Sampled-finished.Constrained))
 	}
 	return err
 }
 
-func (r *underWay) scored(e events.Event, s runfile.Scoring) error {
-	scored, err := events.Data[events.RolloutScored](e)
-	r.Reward = scored.Reward
-	r.Effort = effortOf(scored, s)
-	return err
-}
-
 // effortOf compares the reward with what the same components make of it without effort.
-func effortOf(scored events.RolloutScored, s runfile.Scoring) *RolloutEffort {
+func effortOf(e events.Event, s runfile.Scoring) (*RolloutEffort, error) {
+	scored, err := events.Data[events.RolloutScored](e)
 	effort, measured := scored.Components[runfile.EffortComponent]
-	if !measured {
-		return nil
+	if !measured || err != nil {
+		return nil, err
 	}
 	without := maps.Clone(scored.Components)
 	without[runfile.EffortComponent] = 0
@@ -246,9 +253,9 @@ func effortOf(scored events.RolloutScored, s runfile.Scoring) *RolloutEffort {
 	}
 	reward, err := compose(without)
 	if err != nil { // an outsider scored it, in a way of their own
-		return nil
+		return nil, nil
 	}
-	return &RolloutEffort{Effort: effort, RewardChange: scored.Reward - reward}
+	return &RolloutEffort{Effort: effort, RewardChange: scored.Reward - reward}, nil
 }
 
 func digest(ref *storage.Ref) string {

@@ -3,10 +3,10 @@ package behaviour
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/rondo-rl/rondo/books"
 )
 
 // Line is one figure of rows that are set beside each other.
@@ -56,6 +56,7 @@ var figures = []struct {
 	{"before edit", "tool calls before the first one that changed the workspace", func(r Row) string { return r.CallsBeforeEdit.text() }, false},
 	{"errors", "failed tool calls", func(r Row) string { return percent(r.FailedCallShare) }, false},
 	{"samples", "training samples", func(r Row) string { return r.Samples.text() }, false},
+	{"trainable", "of the sampled tokens, those in samples that were not constrained", func(r Row) string { return percent(r.TrainableShare) }, false},
 	{"new samples", "why later samples began", func(r Row) string { return byCount(r.NewSamples) }, true},
 	{"stopped", "why rollouts stopped", func(r Row) string { return byCount(r.StopReasons) }, true},
 }
@@ -103,9 +104,7 @@ func percent(share *float64) string {
 
 // byCount is like "finished 12, max_turns 2", the most frequent name first.
 func byCount(counts map[string]int) string {
-	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
-	})
+	names := books.ByCount(counts)
 	for i, name := range names {
 		names[i] = fmt.Sprintf("%s %d", strings.Map(printable, name), counts[name])
 	}

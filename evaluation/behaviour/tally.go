@@ -3,6 +3,8 @@ package behaviour
 import (
 	"maps"
 	"strings"
+
+	"github.com/rondo-rl/rondo/events"
 )
 
 // Row is how a policy behaves, at one version or at several that follow each other. What the log does not say is absent. All figures are
@@ -29,6 +31,8 @@ type Row struct {
 	// FailedCallShare is of the calls that were answered.
 	FailedCallShare *float64 `json:"failed_call_share,omitempty"`
 	Samples         *Figure  `json:"samples,omitempty"`
+	// TrainableShare is the part of the sampled tokens that stand in samples and were not constrained.
+	TrainableShare *float64 `json:"trainable_share,omitempty"`
 	// NewSamples counts the samples behind the first by why they began.
 	NewSamples  map[string]int `json:"new_samples,omitempty"`
 	StopReasons map[string]int `json:"stop_reasons,omitempty"`
@@ -53,6 +57,7 @@ type Tally struct {
 	turns, tokens, characters, edit, samples spread
 	thinking, calling, parallel              int64 // turns
 	calls, answered, failedCalls             int64
+	sampled, trainable                       int64 // tokens, of the rollouts that count them
 	newSamples, stops                        map[string]int
 }
 
@@ -76,6 +81,7 @@ func (t *Tally) Add(r Rollout) {
 	t.turns.add(int64(r.Turns))
 	if r.SampledTokens > 0 {
 		t.tokens.add(r.SampledTokens)
+		t.sampled, t.trainable = events.AddTokens(t.sampled, r.SampledTokens), events.AddTokens(t.trainable, min(r.Trainable, r.SampledTokens))
 	}
 	t.characters.add(r.Characters)
 	t.thinking += int64(r.ThinkingTurns)
@@ -114,6 +120,7 @@ func (t *Tally) merge(o *Tally) {
 	t.characters.merge(o.characters)
 	t.edit.merge(o.edit)
 	t.samples.merge(o.samples)
+	t.sampled, t.trainable = events.AddTokens(t.sampled, o.sampled), events.AddTokens(t.trainable, o.trainable)
 	t.thinking, t.calling, t.parallel = t.thinking+o.thinking, t.calling+o.calling, t.parallel+o.parallel
 	t.calls, t.answered, t.failedCalls = t.calls+o.calls, t.answered+o.answered, t.failedCalls+o.failedCalls
 	for cause, n := range o.newSamples {
@@ -134,7 +141,7 @@ func (t *Tally) row(thoughts bool) Row {
 		Reward: t.reward.mean(), Turns: t.turns.figure(), SampledTokens: t.tokens.figure(),
 		CallsPerTurn: share(t.calls, t.calling), ParallelTurnShare: share(t.parallel, t.calling),
 		CallsBeforeEdit: t.edit.figure(), FailedCallShare: share(t.failedCalls, t.answered),
-		Samples: t.samples.figure(), NewSamples: maps.Clone(t.newSamples), StopReasons: maps.Clone(t.stops), LengthPenalty: t.penalty.mean(),
+		Samples: t.samples.figure(), TrainableShare: share(t.trainable, t.sampled), NewSamples: maps.Clone(t.newSamples), StopReasons: maps.Clone(t.stops), LengthPenalty: t.penalty.mean(),
 	}
 	if thoughts {
 		r.ReasoningTurnShare, r.ReasoningCharacters = share(t.thinking, t.turns.sum), t.characters.figure()

@@ -3,11 +3,9 @@ package steps
 import (
 	"time"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/events"
 )
-
-// StageTrainer is the stage of the samples in batches that the trainer has not taken.
-const StageTrainer = "trainer"
 
 // Flight is where the rollouts are that have not come to their end.
 type Flight struct {
@@ -21,19 +19,19 @@ type Flight struct {
 }
 
 // Stages are those of a Flight, in the order in which a rollout comes through them.
-var Stages = []string{events.StageGenerator, events.StageTools, events.StageScorer, events.StageGroup, events.StageFeed, StageTrainer}
+var Stages = []string{events.StageGenerator, events.StageTools, events.StageScorer, events.StageGroup, events.StageFeed, books.StageTrainer}
 
 // Flight is what the events say that were folded so far.
 func (f *Fold) Flight() Flight {
-	now := Flight{Stages: map[string]int{}, Version: f.version, Closed: f.closed}
-	for _, r := range f.rollouts {
+	now := Flight{Stages: map[string]int{}, Version: f.run.PolicyVersion, Closed: f.run.Closed}
+	for r := range f.run.All() {
 		now.Stages[r.Stage]++
-		if !r.Scored && (now.Oldest.IsZero() || r.began.Before(now.Oldest)) {
-			now.Oldest = r.began
+		if !r.Scored && (now.Oldest.IsZero() || r.Began.Before(now.Oldest)) {
+			now.Oldest = r.Began
 		}
 	}
 	for _, b := range f.ready {
-		now.Stages[StageTrainer] += b.Samples
+		now.Stages[books.StageTrainer] += b.Samples
 	}
 	return now
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 )
@@ -156,7 +157,7 @@ func TestRewoundStepsHaveOneRow(t *testing.T) {
 	w.consumed(2, nil)
 	w.consumed(4, nil) // and none for 3
 	w.want(1, 2, 3, 4)
-	if n := len(w.fold.rollouts) + len(w.fold.groups) + len(w.fold.ready); n != 0 {
+	if n := w.fold.run.Size() + len(w.fold.ready); n != 0 {
 		t.Errorf("%d rollouts, groups and batches are kept", n)
 	}
 }
@@ -208,7 +209,7 @@ func TestTheEndOfTheRows(t *testing.T) {
 	}
 	w.consumed(1, nil)
 	if !w.fold.Ended() {
-		t.Errorf("%d rollouts are waited for", len(w.fold.rollouts))
+		t.Errorf("%d rollouts are waited for", w.fold.run.Count())
 	}
 	w.want(1)
 }
@@ -255,7 +256,7 @@ func TestFlight(t *testing.T) {
 	w.event(events.RolloutStartedType, "g000005-0", events.RolloutStarted{Group: "g000005"})
 	w.event(events.RolloutScoredType, "g000005-0", events.RolloutScored{})
 	got := w.fold.Flight()
-	want := map[string]int{events.StageGenerator: 1, events.StageTools: 1, events.StageScorer: 1, events.StageGroup: 1, events.StageFeed: 1, StageTrainer: 1}
+	want := map[string]int{events.StageGenerator: 1, events.StageTools: 1, events.StageScorer: 1, events.StageGroup: 1, events.StageFeed: 1, books.StageTrainer: 1}
 	if !maps.Equal(got.Stages, want) || got.Version != 5 || !got.Oldest.Equal(time.Unix(1000+int64(began), 0)) {
 		t.Errorf("%+v, want %v since %d", got, want, began)
 	}
@@ -266,7 +267,7 @@ func TestAnEvaluationLetsGoOfItsGroups(t *testing.T) {
 	w := &told{TB: t, fold: New("", func(Row) error { return nil })}
 	w.event(events.RunOpenedType, "r", events.RunOpened{Config: runfile.RunConfig{Epochs: 1}})
 	w.group(1, 0, 1, 0)
-	if n := len(w.fold.rollouts) + len(w.fold.groups); n != 0 {
+	if n := w.fold.run.Size(); n != 0 {
 		t.Errorf("%d rollouts and groups are kept", n)
 	}
 }

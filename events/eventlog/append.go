@@ -21,7 +21,6 @@ const (
 	codeInFlight      jetstream.ErrorCode = 10164 // another append of this chain is under way: ask again
 	codeNotReady      jetstream.ErrorCode = 10163 // a new leader does not know the chain's end yet: ask again
 	codeTooManyReqs   jetstream.ErrorCode = 10167 // the stream's inbound queue is full: ask again
-	codeNoExpiry      jetstream.ErrorCode = 10166 // the stream takes no message that expires
 	codeStoreFailed   jetstream.ErrorCode = 10077 // of a discard-new stream: its limit is reached
 	codeAccountFull   jetstream.ErrorCode = 10002
 	codeStorageFull   jetstream.ErrorCode = 10047
@@ -99,8 +98,6 @@ func (l *Log) Append(ctx context.Context, e events.Event) (stored events.Event, 
 			// Nothing stands there yet: the append never arrived, or is still on its way. The expected
 			// sequence makes a repetition safe in both cases.
 		case code == codeInFlight || code == codeTooManyReqs || code == codeNotReady:
-		case code == codeNoExpiry && e.Expires > 0: // the stream is of an older version, and keeps it for ever
-			delete(msg.Header, jetstream.MsgTTLHeader)
 		case streamFull(err):
 			return e, false, fmt.Errorf("append %s: %w: %w", e.ID, ErrStreamFull, err)
 		default:
@@ -140,7 +137,7 @@ func (l *Log) AppendLast(ctx context.Context, e events.Event, check func(last *e
 
 func (l *Log) publish(ctx context.Context, run string, msg *nats.Msg) (seq uint64, err error) {
 	var refused error
-	_, err = l.request(ctx, run, func() (*nats.Msg, error) {
+	_, err = l.request(ctx, run, kindAppend, func() (*nats.Msg, error) {
 		sent := time.Now()
 		answer, err := l.answers.request(ctx, msg)
 		if err == nil {

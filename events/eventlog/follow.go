@@ -89,6 +89,7 @@ type reader struct {
 	until   uint64                                            // the last sequence of a read that ends, 0 otherwise
 
 	given    uint64        // the last sequence that the server gave
+	last     events.Event  // that was read, without its body
 	restores bool          // the stream may be hidden
 	patience time.Duration // how long the read goes on without an event; 0 = for ever
 }
@@ -252,8 +253,18 @@ func (r *reader) take(ctx context.Context, msg jetstream.Msg, seq uint64) error 
 	if err := r.fn(e); err != nil {
 		return final{err}
 	}
-	r.next = seq + 1
+	e.Data = nil
+	r.next, r.last = seq+1, e
 	return nil
+}
+
+// rewritten reports whether another event stands now where the last one was read: the stream was rolled back and has grown again.
+func (r *reader) rewritten(ctx context.Context) bool {
+	if r.last.ID == "" {
+		return false
+	}
+	now, err := r.log.leaderGet(ctx, r.run, map[string]any{"seq": r.last.Seq})
+	return err == nil && (now.ID != r.last.ID || !now.Time.Equal(r.last.Time))
 }
 
 // untilReconnected ends the context when the connection was lost and is there again.
@@ -298,7 +309,8 @@ func (r *reader) consumer(ctx context.Context) (jetstream.PushConsumer, error) {
 	case err == nil && r.given > in.LastSeq && r.log.knownSingle(r.run): // it was rolled back: what was read is void, and nobody else is ahead of the leader
 		r.log.forget()
 		err = final{fmt.Errorf("follow run %s: %w", r.run, ErrReplaced)}
-	case err == nil && !in.Created.Equal(r.created):
+	case err == nil && (!in.Created.Equal(r.created) || r.rewritten(asking)):
+		r.log.forget()
 		err = final{fmt.Errorf("follow run %s: %w", r.run, ErrReplaced)}
 	}
 	return consumer, err

@@ -271,7 +271,7 @@ func settings(s topology.StreamSpec, replicas int) jetstream.StreamConfig {
 	cfg := jetstream.StreamConfig{
 		Name: s.Name, Description: s.Purpose, Subjects: s.Subjects,
 		Storage: jetstream.FileStorage, Replicas: replicas,
-		Discard: jetstream.DiscardNew, MaxBytes: s.MaxBytes, MaxAge: s.MaxAge,
+		Discard: jetstream.DiscardNew, MaxBytes: s.MaxBytes,
 		Duplicates: s.Duplicates, Compression: compression(replicas), AllowMsgTTL: s.Expires,
 		// Chain reads by sequence may be answered by any replica: a link never changes.
 		AllowDirect: true,
@@ -334,21 +334,37 @@ func (l *Log) EnsureConsumer(ctx context.Context, spec topology.ConsumerSpec, ro
 			return nil, fmt.Errorf("make consumer %s: %w", spec.Name, err)
 		}
 	}
-	kept := time.Duration(0) // for ever
-	filter := spec.Filter(route)
-	if spec.Queue.Filter != "" {
-		kept, filter = queueKept, spec.Queue.Filter
-	}
-	c, err := l.js.CreateOrUpdateConsumer(ctx, spec.Stream, jetstream.ConsumerConfig{
-		Durable: spec.Name, FilterSubject: filter, InactiveThreshold: kept,
+	cfg := jetstream.ConsumerConfig{
+		Durable: spec.Name, FilterSubject: spec.Filter(route),
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: spec.AckWait,
 		MaxDeliver: spec.MaxDeliver, MaxAckPending: spec.MaxAckPending,
 		Replicas: 0, // as many as its stream has, whatever the process was told that makes it again
-	})
+	}
+	if spec.Queue.Name != "" {
+		cfg.InactiveThreshold, cfg.FilterSubject = queueKept, spec.Queue.Filter
+	}
+	ensure := l.js.CreateOrUpdateConsumer
+	switch len(spec.Filters) {
+	case 0:
+	case 1:
+		cfg.FilterSubject, ensure = spec.Filters[0], l.firstConsumer
+	default:
+		cfg.FilterSubjects, ensure = spec.Filters, l.firstConsumer
+	}
+	c, err := ensure(ctx, spec.Stream, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make consumer %s of %s: %w", spec.Name, spec.Stream, err)
 	}
 	return c, nil
+}
+
+// firstConsumer makes a consumer, or gives the one of its name that another process has made: with other filters that would pass over what it has passed.
+func (l *Log) firstConsumer(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	c, err := l.js.CreateConsumer(ctx, stream, cfg)
+	if errors.Is(err, jetstream.ErrConsumerExists) {
+		return l.js.Consumer(ctx, stream, cfg.Durable)
+	}
+	return c, err
 }
 
 // Incarnation tells a stream from a later one of the same name.
@@ -430,7 +446,7 @@ func (l *Log) Decode(ctx context.Context, subject string, h nats.Header, body []
 		return e, fmt.Errorf("sequence %d: %w", seq, err)
 	}
 	if len(h[events.HeaderDataRef]) == 0 {
-		return e, upcast(&e)
+		return e, checkVersion(e)
 	}
 	var ref storage.Ref
 	if err := json.Unmarshal(body, &ref); err != nil {
@@ -439,11 +455,11 @@ func (l *Log) Decode(ctx context.Context, subject string, h nats.Header, body []
 	if e.Data, err = storage.GetBlob(ctx, l.store, ref); err != nil {
 		return e, fmt.Errorf("sequence %d: fetch body: %w", seq, err)
 	}
-	return e, upcast(&e)
+	return e, checkVersion(e)
 }
 
-func upcast(e *events.Event) error {
-	if err := e.Upcast(); err != nil {
+func checkVersion(e events.Event) error {
+	if err := e.CheckVersion(); err != nil {
 		return fmt.Errorf("sequence %d: %w", e.Seq, err)
 	}
 	return nil

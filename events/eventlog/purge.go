@@ -19,7 +19,7 @@ const PurgeAt = topology.FullAt / 2
 // PurgeEnded removes the rollouts that have their outcome from a run's stream, as far as they are archived: of each chain all links before the
 // outcome, which services may still have to hear of. So its last link stays, behind which the server refuses who does not know it. The
 // segments are read back first, and compared with the stream. It gives how many rollouts it removed: none from a stream that is less full than
-// PurgeAt, or that denies it, as those of older runs do for ever.
+// PurgeAt, or that denies it.
 //
 // It may be killed at any moment and called again: a chain is purged by one request, and one that is purged has no beginning any more.
 func (l *Log) PurgeEnded(ctx context.Context, run string) (rollouts int, err error) {

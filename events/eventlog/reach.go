@@ -218,7 +218,7 @@ func (l *Log) reachParts(ctx context.Context, ref storage.Ref, key func(string) 
 
 // reachTrajectory tells of the workspaces that an outsider's trajectory file names: no fact does.
 func (l *Log) reachTrajectory(ctx context.Context, e events.Event, key func(string) error) error {
-	if err := upcast(&e); err != nil {
+	if err := checkVersion(e); err != nil {
 		return err
 	}
 	f, err := events.Data[events.RolloutFinished](e)

@@ -232,6 +232,30 @@ func (l *Log) KnownVersion(ctx context.Context, policy string, reported int64) (
 	return runfile.UnknownVersion, nil
 }
 
+// MarkVersions marks the versions of a turn as unknown that its policy has not reached. The one at dispatch, and those before, it has.
+func (l *Log) MarkVersions(ctx context.Context, policy string, dispatched int64, t *events.TurnSampled) error {
+	spans := slices.Clone(t.VersionSpans)
+	if spans == nil {
+		spans = []events.VersionSpan{{Version: t.PolicyVersion}}
+	}
+	known := map[int64]int64{}
+	for i, span := range spans {
+		if span.Version <= dispatched {
+			continue
+		}
+		if _, asked := known[span.Version]; !asked {
+			version, err := l.KnownVersion(ctx, policy, span.Version)
+			if err != nil {
+				return err
+			}
+			known[span.Version] = version
+		}
+		spans[i].Version = known[span.Version]
+	}
+	t.SetVersions(spans)
+	return nil
+}
+
 // Config reads the configuration that a run was opened with.
 func (l *Log) Config(ctx context.Context, run string) (runfile.RunConfig, error) {
 	e, err := l.Event(ctx, run, 1)

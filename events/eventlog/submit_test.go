@@ -70,28 +70,29 @@ func TestSubmit(t *testing.T) {
 
 // An answer is lost with a connection. Who asks again, in the same call or in another, is answered.
 func TestSubmitAfterALostAnswer(t *testing.T) {
-	t.Parallel()
-	log := natstest.Log(t)
-	var asked atomic.Int64
-	intake(t, log, func(jetstream.Msg) *events.IntakeAnswer {
-		if asked.Add(1) == 1 {
-			return nil
+	natstest.Virtual(t, func(t *testing.T) {
+		log := natstest.Log(t)
+		var asked atomic.Int64
+		intake(t, log, func(jetstream.Msg) *events.IntakeAnswer {
+			if asked.Add(1) == 1 {
+				return nil
+			}
+			return &events.IntakeAnswer{Sequence: 7}
+		})
+		began := time.Now()
+		if a, err := log.Submit(t.Context(), consumedStep("a")); err != nil || a.Sequence != 7 {
+			t.Errorf("answer %+v, %v", a, err)
 		}
-		return &events.IntakeAnswer{Sequence: 7}
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("it took %s", took)
+		}
+		if a, err := log.Submit(t.Context(), consumedStep("a")); err != nil || a.Sequence != 7 {
+			t.Errorf("asked again: %+v, %v", a, err)
+		}
+		if n := asked.Load(); n != 3 {
+			t.Errorf("the intake was asked %d times, want 3", n)
+		}
 	})
-	began := time.Now()
-	if a, err := log.Submit(t.Context(), consumedStep("a")); err != nil || a.Sequence != 7 {
-		t.Errorf("answer %+v, %v", a, err)
-	}
-	if took := time.Since(began); took > time.Minute {
-		t.Errorf("it took %s", took)
-	}
-	if a, err := log.Submit(t.Context(), consumedStep("a")); err != nil || a.Sequence != 7 {
-		t.Errorf("asked again: %+v, %v", a, err)
-	}
-	if n := asked.Load(); n != 3 {
-		t.Errorf("the intake was asked %d times, want 3", n)
-	}
 }
 
 // TestSubmitAgainAtOnce: who was refused, and states the same under the same id at once, is answered at once, although the server drops what has
@@ -114,18 +115,19 @@ func TestSubmitAgainAtOnce(t *testing.T) {
 
 // A fact without an id could be stated twice: it is never repeated.
 func TestSubmitWithoutIDIsNotRepeated(t *testing.T) {
-	t.Parallel()
-	log := natstest.Log(t)
-	var asked atomic.Int64
-	intake(t, log, func(jetstream.Msg) *events.IntakeAnswer { asked.Add(1); return nil })
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
-	defer cancel()
-	if _, err := log.Submit(ctx, consumedStep("")); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, eventlog.ErrRefused) {
-		t.Errorf("without an answer: %v", err)
-	}
-	if n := asked.Load(); n != 1 {
-		t.Errorf("the intake was asked %d times, want once", n)
-	}
+	natstest.Virtual(t, func(t *testing.T) {
+		log := natstest.Log(t)
+		var asked atomic.Int64
+		intake(t, log, func(jetstream.Msg) *events.IntakeAnswer { asked.Add(1); return nil })
+		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+		defer cancel()
+		if _, err := log.Submit(ctx, consumedStep("")); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, eventlog.ErrRefused) {
+			t.Errorf("without an answer: %v", err)
+		}
+		if n := asked.Load(); n != 1 {
+			t.Errorf("the intake was asked %d times, want once", n)
+		}
+	})
 }
 
 func TestSubmittedBody(t *testing.T) {

@@ -17,9 +17,15 @@ const requestsAtOnce = 32
 // Requests are the turns of a run for requests to the server.
 func (l *Log) Requests(run string) slots.Tenant { return l.requests.Tenant(run) }
 
+// Kinds of requests: reads may be answered where appends hang, and the other way round.
+const (
+	kindRead   = "read"
+	kindAppend = "append"
+)
+
 // request makes a request to the server for a run when it is the run's turn.
-func (l *Log) request(ctx context.Context, run string, ask func() (*nats.Msg, error)) (answer *nats.Msg, err error) {
-	if late := l.Requests(run).Do(ctx, func() bool {
+func (l *Log) request(ctx context.Context, run, kind string, ask func() (*nats.Msg, error)) (answer *nats.Msg, err error) {
+	if late := l.Requests(run).Kind(kind).Do(ctx, func() bool {
 		answer, err = ask()
 		return err == nil
 	}); late != nil {
@@ -30,7 +36,7 @@ func (l *Log) request(ctx context.Context, run string, ask func() (*nats.Msg, er
 
 // get asks for a message of a run's stream.
 func (l *Log) get(ctx context.Context, run, subject string, request []byte) (*nats.Msg, error) {
-	answer, err := l.request(ctx, run, func() (*nats.Msg, error) {
+	answer, err := l.request(ctx, run, kindRead, func() (*nats.Msg, error) {
 		asking, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
 		return l.nc.RequestWithContext(asking, subject, request)

@@ -40,7 +40,7 @@ func TestRequestsTakeTurns(t *testing.T) {
 			}
 		}()
 		ask := func(run string) error {
-			_, err := l.request(t.Context(), run, func() (*nats.Msg, error) {
+			_, err := l.request(t.Context(), run, kindRead, func() (*nats.Msg, error) {
 				r := request{run, make(chan struct{})}
 				server <- r
 				<-r.over
@@ -51,7 +51,7 @@ func TestRequestsTakeTurns(t *testing.T) {
 		stop := make(chan struct{})
 		for i := range large * each {
 			go func() {
-				for ask(fmt.Sprint("large", i%large)) == nil {
+				for ask(fmt.Sprint("large", i/each)) == nil {
 					select {
 					case <-stop:
 						return
@@ -60,6 +60,7 @@ func TestRequestsTakeTurns(t *testing.T) {
 				}
 			}()
 		}
+		time.Sleep(large * each * time.Millisecond) // who asks first has all slots at the start, while nobody else asks
 		for range 50 {
 			before := counts()
 			if err := ask("small"); err != nil {
@@ -78,5 +79,47 @@ func TestRequestsTakeTurns(t *testing.T) {
 		time.Sleep(large * each * time.Millisecond)
 		synctest.Wait()
 		close(server)
+	})
+}
+
+// TestReadsOfAHangingRun: the appends of a run hang until they fail, and its reads are answered meanwhile. It leaves turns to others all the same.
+func TestReadsOfAHangingRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hang, read = 5 * time.Second, 10 * time.Millisecond
+		l := &Log{requests: slots.New(requestsAtOnce)}
+		stop := make(chan struct{})
+		ask := func(run, kind string, takes time.Duration, err error) {
+			_, _ = l.request(t.Context(), run, kind, func() (*nats.Msg, error) {
+				time.Sleep(takes)
+				return nil, err
+			})
+		}
+		always := func(kind string, takes time.Duration, err error) {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					ask("hangs", kind, takes, err)
+				}
+			}
+		}
+		for range 2 * requestsAtOnce {
+			go always(kindAppend, hang, nats.ErrTimeout)
+		}
+		for range requestsAtOnce {
+			go always(kindRead, read, nil)
+		}
+		time.Sleep(3 * hang)
+		for range 20 {
+			began := time.Now()
+			ask("small", kindAppend, read, nil)
+			if took := time.Since(began); took > 2*read {
+				t.Errorf("an append of another run waited for %s", took-read)
+			}
+			time.Sleep(hang / 7)
+		}
+		close(stop)
+		time.Sleep(3 * hang)
 	})
 }

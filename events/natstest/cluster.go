@@ -32,7 +32,7 @@ func Cluster(t testing.TB, n int, changes ...func(i int, o *server.Options)) *Se
 	for i := range c.options {
 		c.options[i] = &server.Options{
 			ServerName: fmt.Sprintf("rondo-%d", i), Host: "127.0.0.1", Port: ports[i], NoLog: true, NoSigs: true,
-			JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 1 << 50, JetStreamMaxMemory: 1 << 30, SyncInterval: time.Minute,
+			JetStream: true, StoreDir: Folder(t), JetStreamMaxStore: 1 << 50, JetStreamMaxMemory: 1 << 30, SyncInterval: time.Minute,
 			Cluster: server.ClusterOpts{Name: "rondo", Host: "127.0.0.1", Port: ports[n+i]}, Routes: routes,
 		}
 	}

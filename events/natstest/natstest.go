@@ -16,7 +16,7 @@ import (
 // Server starts a server that ends with the test.
 func Server(t testing.TB) *embedded.Server {
 	t.Helper()
-	s, err := embedded.Start(embedded.Options{Dir: t.TempDir(), SyncInterval: time.Minute})
+	s, err := embedded.Start(embedded.Options{Dir: Folder(t), SyncInterval: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,12 @@ func Connect(t testing.TB, s *embedded.Server) *nats.Conn {
 // Store is an empty store that ends with the test.
 func Store(t testing.TB) storage.Store {
 	t.Helper()
-	store, err := dir.Open(t.TempDir())
+	return storeIn(t, Folder(t))
+}
+
+func storeIn(t testing.TB, folder string) storage.Store {
+	t.Helper()
+	store, err := dir.Open(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +54,18 @@ func Store(t testing.TB) storage.Store {
 // Log is a log with its fixed streams on a server of its own.
 func Log(t testing.TB) *eventlog.Log {
 	t.Helper()
-	log, err := eventlog.New(Connect(t, Server(t)), Store(t))
+	return logOver(t, Store(t))
+}
+
+// LogWithDisk is a log whose objects are on the disk, as there are gigabytes of them.
+func LogWithDisk(t testing.TB) *eventlog.Log {
+	t.Helper()
+	return logOver(t, storeIn(t, t.TempDir()))
+}
+
+func logOver(t testing.TB, store storage.Store) *eventlog.Log {
+	t.Helper()
+	log, err := eventlog.New(Connect(t, Server(t)), store)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -384,27 +384,32 @@ func TestRestoreWaitsForDeciders(t *testing.T) {
 	r.state(eventlog.StateRestoring)
 }
 
-// TestTwoRestore: two that restore at once leave the run as it was archived.
+// TestTwoRestore: one that restores is overtaken by another in the middle, and goes on before the stream is shown. It writes nothing behind what the other has
+// written, and the run is as it was archived.
 func TestTwoRestore(t *testing.T) {
 	r := newLostRun(t, 60)
 	r.lose()
-	done := make(chan error, 2)
-	for range 2 {
-		log := r.another()
-		go func() { _, err := recovery.Restore(t.Context(), log, "r", r.sealed, nil); done <- err }()
+	nc, line := natstest.ConnectHeld(t, r.server)
+	slow, err := eventlog.New(nc, r.log.Store())
+	if err != nil {
+		t.Fatal(err)
 	}
-	failed := 0
-	for range 2 {
-		if err := <-done; err != nil {
-			failed++
+	line.HoldAt("HPUB rondo.restore.", 10)
+	overtaken := make(chan error, 1)
+	go func() { _, err := recovery.Restore(t.Context(), slow, "r", r.sealed, nil); overtaken <- err }()
+	<-line.Held()
+	_, err = recovery.Restore(t.Context(), r.another(), "r", r.sealed, func(context.Context, string) error {
+		if late, err := line.Release(); err != nil || late == 0 {
+			t.Errorf("%d bytes are late, %v", late, err)
 		}
-	}
-	if failed == 2 {
-		if _, err := recovery.Restore(t.Context(), r.another(), "r", r.sealed, nil); err != nil {
-			t.Fatal(err)
+		if err := <-overtaken; err == nil {
+			t.Error("the other one has restored it, too")
 		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	natstest.Eventually(t, "the stream is shown", func() bool { _, err := r.log.Incarnation(t.Context(), "r"); return err == nil })
 	if behind := r.archived(); len(behind) > 0 {
 		t.Errorf("%d events are behind the archive", len(behind))
 	}

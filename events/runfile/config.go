@@ -1,6 +1,8 @@
 package runfile
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -52,7 +54,7 @@ func ParseDuration(text string) (time.Duration, error) {
 const BuiltinEndpoint = "builtin"
 
 // RunConfig is the whole configuration of a run. It travels in RunOpened, so a run can be read without
-// anything but its log and the store.
+// anything but its log and the store. A key whose default in a run file is not empty has to be in RunOpened.
 type RunConfig struct {
 	// Policy is the name of the weights that the run trains and the model name asked of the endpoint.
 	Policy string `json:"policy" yaml:"policy"`
@@ -61,8 +63,8 @@ type RunConfig struct {
 	Endpoint string `json:"endpoint" yaml:"endpoint"`
 	// Endpoints are several of them, in place of one.
 	Endpoints []Endpoint `json:"endpoints,omitempty" yaml:"endpoints"`
-	// EndpointAPI is how the run's own rollouts ask the endpoint: one of EndpointAPIs; "" is APIChat.
-	EndpointAPI string `json:"endpoint_api,omitempty" yaml:"endpoint_api"`
+	// EndpointAPI is how the endpoint is asked: one of EndpointAPIs; "" is APIChat.
+	EndpointAPI string `json:"endpoint_api,omitempty" yaml:"endpoint_api" absent:"chat"`
 	// PolicyVersion pins the version that is sampled, whatever is published meanwhile; nil takes what the endpoint serves.
 	PolicyVersion *int64 `json:"policy_version,omitempty" yaml:"policy_version"`
 	Seed          int64  `json:"seed,omitempty" yaml:"seed"`
@@ -71,9 +73,9 @@ type RunConfig struct {
 	// Epochs makes an evaluation: each task is tried in that many groups, and the run closes by itself. It needs no feeds,
 	// and nothing paces it but InFlight.
 	Epochs int `json:"epochs,omitempty" yaml:"epochs"`
-	// InFlight bounds the rollouts that are under way at once. 0 is 128 in an evaluation, and leaves a training run to its staleness. AutoInFlight bounds
-	// those that wait for a turn by what the inference servers can sample at once.
-	InFlight  InFlight `json:"in_flight,omitempty" yaml:"in_flight"`
+	// InFlight bounds the rollouts that are under way at once. AutoInFlight, the default, bounds those that wait for a turn by the turns that the inference
+	// servers can sample at once. 0 leaves a training run to its staleness; an evaluation, which has none, refuses it. Outsiders' rollouts never count.
+	InFlight  InFlight `json:"in_flight" yaml:"in_flight"`
 	GroupSize int      `json:"group_size" yaml:"group_size"`
 	Feeds     []Feed   `json:"feeds,omitempty" yaml:"feeds"`
 	// Teachers say how likely they find the tokens of the run's rollouts; feeds name those that they want.
@@ -93,40 +95,34 @@ type RunConfig struct {
 	Sampling Sampling `json:"sampling" yaml:"sampling"`
 	// TokenColumns are what the servers are asked for beside tokens and their log-probabilities; nil is nothing.
 	TokenColumns *TokenColumns `json:"token_columns,omitempty" yaml:"token_columns"`
-	// SystemPrompt begins the conversation of the run's own rollouts; {workdir} in it stands for the task's working directory. nil, as in older
-	// runs, is DefaultSystemPrompt, and "" none.
-	SystemPrompt *string `json:"system_prompt,omitempty" yaml:"system_prompt"`
+	// SystemPrompt begins the conversation of the run's own rollouts; {workdir} in it stands for the task's working directory. "" is
+	// none.
+	SystemPrompt string `json:"system_prompt" yaml:"system_prompt"`
 	// SummaryPrompt asks the model to sum its work up; "" is DefaultSummaryPrompt.
-	SummaryPrompt string `json:"summary_prompt,omitempty" yaml:"summary_prompt"`
+	SummaryPrompt string `json:"summary_prompt,omitempty" yaml:"summary_prompt" absent:"the default request"`
 	Limits        Limits `json:"limits" yaml:"limits"`
 	Pool          string `json:"pool" yaml:"pool"` // the pool of tool runners
 	// MinIsolation is the weakest isolation of sandboxes under which the run's tools and verifiers may run: one of Isolations. Without
-	// it, as in older runs, whatever the operator of a runner allows.
-	MinIsolation string `json:"min_isolation,omitempty" yaml:"min_isolation"`
+	// it the operator of a runner decides alone.
+	MinIsolation string `json:"min_isolation" yaml:"min_isolation"`
 	// MinVerifier is the least separation between the tests of the run's tasks and the code that they test, one of Verifiers. Without it a run that trains
 	// takes tasks with separate tests alone, and an evaluation takes every task.
-	MinVerifier string `json:"min_verifier,omitempty" yaml:"min_verifier"`
+	MinVerifier string `json:"min_verifier,omitempty" yaml:"min_verifier" absent:"separate in a run that trains, any in an evaluation"`
 	// Features are what the run wants beside the defaults; Traffic belongs to one of them.
 	Features []string `json:"features,omitempty" yaml:"features"`
 	Traffic  Traffic  `json:"traffic,omitzero" yaml:"traffic"`
 	Tools    Tooling  `json:"tools,omitzero" yaml:"tools"`
 	// Environment answers the turns of the run's rollouts, in a process of a user's own; nil leaves that to tool runners.
 	Environment *Environment `json:"environment,omitempty" yaml:"environment"`
+	// Agent makes the run's rollouts in the place of Rondo's own loop; nil is none.
+	Agent *Agent `json:"agent,omitempty" yaml:"agent"`
 	// Network is what programs in the agents' sandboxes may reach; nil is nothing.
 	Network *Network `json:"network,omitempty" yaml:"network"`
 	// Repositories are those whose index the run's agents search: the run is told of every update.
 	Repositories []string   `json:"repositories,omitempty" yaml:"repositories"`
 	Log          Log        `json:"log,omitzero" yaml:"log"`
 	Tasks        []TaskSpec `json:"tasks,omitempty" yaml:"-"`
-	// Rules is the version of the rules by which the services decide, where these have changed: a recorded run decides again as it did.
-	// Runs from before there were versions have 0. From 1 on the filter zero_variance looks at rewards as they were scored, and not as
-	// they were shaped, and maxrl has advantages where rewards are negative. From 2 on a feed drops groups that would be too old when
-	// their batch is consumed, and not only those that are too old when it is composed.
-	Rules int `json:"rules,omitempty" yaml:"-"`
 }
-
-// RulesNow are the rules of new runs.
-const RulesNow = 2
 
 // Limits bound one rollout, and in the end the run.
 type Limits struct {
@@ -135,32 +131,35 @@ type Limits struct {
 	// Context is how many tokens the server's context has for prompt and answer together; 0 asks the server.
 	Context int `json:"context,omitempty" yaml:"context"`
 	// ContextFull is what becomes of a rollout whose conversation has grown to the context: ContextTruncate, which "" is, too, or ContextSummarise.
-	ContextFull string `json:"context_full,omitempty" yaml:"context_full"`
+	ContextFull string `json:"context_full,omitempty" yaml:"context_full" absent:"truncate"`
 	// Summaries is how often a rollout may sum its work up; 0 is DefaultSummaries. Behind that it ends as one that is truncated.
-	Summaries int `json:"summaries,omitempty" yaml:"summaries"`
+	Summaries int `json:"summaries,omitempty" yaml:"summaries" absent:"4"`
 	// TellRoom tells the model behind each turn's tool results how many tokens of its context are used.
 	TellRoom bool `json:"tell_room,omitempty" yaml:"tell_room"`
 	// Disk is the most that the sandboxes of a task may write, which gets it if it asks for as much or for nothing; 0 is DefaultDiskMB. More takes
 	// tool runners and scorers that keep workspaces on a disk.
-	Disk Size `json:"disk,omitempty" yaml:"disk"`
+	Disk Size `json:"disk,omitempty" yaml:"disk" absent:"the default size"`
 	// Timeout is how much time the agent of a rollout may use, sampling and tools. The plane gives a rollout up that does not go on for as long as is left of it: see events.Clock.
 	Timeout Duration `json:"timeout" yaml:"timeout"`
 	// TurnTimeout bounds one turn.
 	TurnTimeout TurnTimeout `json:"turn_timeout,omitzero" yaml:"turn_timeout"`
 	// Tries of one stage before the rollout fails.
 	Tries int `json:"tries" yaml:"tries"`
-	// HopelessGroups pauses the run when as many groups' rollouts have failed at one stage, within FailureWindow; 0 looks at the
-	// endpoint's failures alone.
-	HopelessGroups int `json:"hopeless_groups,omitempty" yaml:"hopeless_groups"`
+	// AgentRestarts is how often the agent of a rollout is started anew that the machine lost behind
+	// recorded turns, before the rollout fails.
+	AgentRestarts int `json:"agent_restarts" yaml:"agent_restarts"`
+	// HopelessGroups pauses the run when as many groups' rollouts have failed at one stage, within FailureWindow; 0 is
+	// a run without a circuit breaker.
+	HopelessGroups int `json:"hopeless_groups" yaml:"hopeless_groups"`
 	// FailureWindow is how many groups' rollouts the circuit breaker looks back at: it pauses the run when, of the latest outcomes of
 	// FailureWindow groups' rollouts, HopelessGroups groups' failed at one stage, whatever succeeded between them, or three quarters failed at
-	// any. A window that is shorter than HopelessGroups or UntrainableGroups is as long as these. 0, as in older runs, counts failures in a row.
-	FailureWindow int `json:"failure_window,omitempty" yaml:"failure_window"`
+	// any. A window that is shorter than HopelessGroups or UntrainableGroups is as long as these.
+	FailureWindow int `json:"failure_window" yaml:"failure_window"`
 	// UntrainableGroups pauses the run when, in the same window, that many groups' rollouts have no tokens that can be trained on; 0 does not.
-	UntrainableGroups int `json:"untrainable_groups,omitempty" yaml:"untrainable_groups"`
+	UntrainableGroups int `json:"untrainable_groups" yaml:"untrainable_groups"`
 	// NoSignalGroups pauses the run when at most one in 20 of that many latest groups was batched, as where all rewards of a group are equal;
 	// 0 does not.
-	NoSignalGroups int `json:"no_signal_groups,omitempty" yaml:"no_signal_groups"`
+	NoSignalGroups int `json:"no_signal_groups" yaml:"no_signal_groups"`
 	// LogprobGap pauses the run when the first feed's trainer states a logprob_gap whose mean_abs, in nats, is larger; 0 does not.
 	LogprobGap float64 `json:"logprob_gap,omitempty" yaml:"logprob_gap"`
 	// BudgetTokens pauses the run when its turns have had as many prompt and completion tokens together; 0 is no bound. Resumed, it
@@ -176,7 +175,7 @@ type TaskSpec struct {
 	Digest      string `json:"digest"`
 	Instruction string `json:"instruction"`
 	// Data is what the run's environment and its reward function know of the task, and its agent does not.
-	Data            map[string]any    `json:"data,omitempty"`
+	Data            TaskData          `json:"data,omitempty"`
 	Workdir         string            `json:"workdir"`
 	Toolchains      []string          `json:"toolchains,omitempty"`
 	Env             map[string]string `json:"env,omitempty"`
@@ -220,6 +219,16 @@ type TaskSpec struct {
 	RewardStrategy string     `json:"reward_strategy,omitempty"`
 }
 
+// TaskData is JSON whose numbers keep all of their digits: an answer of 2^53 + 1 is not 2^53.
+type TaskData map[string]any
+
+// UnmarshalJSON reads an object.
+func (d *TaskData) UnmarshalJSON(text []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	return decoder.Decode((*map[string]any)(d))
+}
+
 // Hook is a command of a task with the time that it may take.
 type Hook struct {
 	Command string   `json:"command"`
@@ -247,16 +256,15 @@ func CheckDeterministic(lines []string) error {
 
 // DefaultRunConfig is what a run file changes.
 func DefaultRunConfig() RunConfig {
-	system := DefaultSystemPrompt
 	return RunConfig{
 		GroupSize: 8,
 		Feeds:     []Feed{{Name: "trainer", GroupsPerBatch: 8}},
-		Staleness: Staleness{Max: 1},
+		Staleness: Staleness{Max: 8},
+		InFlight:  AutoInFlight,
 		Advantage: Advantage{Estimator: "mean_centred"},
 		Sampling:  NeutralSampling(),
-		Limits:    Limits{Turns: 32, Tokens: 131072, Timeout: Duration(10 * time.Minute), Tries: 5, HopelessGroups: 3, FailureWindow: 6, UntrainableGroups: 2, NoSignalGroups: 64},
-		Pool:      "pool-shell", MinIsolation: Isolations[0], SystemPrompt: &system,
-		Rules: RulesNow,
+		Limits:    Limits{Turns: 32, Tokens: 131072, Timeout: Duration(10 * time.Minute), Tries: 5, AgentRestarts: 3, HopelessGroups: 3, FailureWindow: 6, UntrainableGroups: 2, NoSignalGroups: 64},
+		Pool:      "pool-shell", MinIsolation: Isolations[0], SystemPrompt: DefaultSystemPrompt,
 	}
 }
 
@@ -316,7 +324,8 @@ func (c *RunConfig) Validate() error {
 	check(c.Limits.Timeout > 0, "limits.timeout %s: must be positive", time.Duration(c.Limits.Timeout))
 	c.Limits.validateTurnTimeout(check)
 	check(c.Limits.Tries >= 1 && c.Limits.Tries <= Deliveries, "limits.tries %d: must be 1 to %d", c.Limits.Tries, Deliveries)
-	check(c.Rules >= 0 && c.Rules <= RulesNow, "rules %d: this version knows 0 to %d", c.Rules, RulesNow)
+	check(c.Limits.AgentRestarts >= 0 && c.Limits.AgentRestarts < Deliveries, "limits.agent_restarts %d: must be 0 to %d",
+		c.Limits.AgentRestarts, Deliveries-1)
 	check(c.Limits.HopelessGroups >= 0 && c.Limits.HopelessGroups <= 10000, "limits.hopeless_groups %d: must be 0 to 10000", c.Limits.HopelessGroups)
 	c.Limits.validateDisk(check)
 	errs = append(errs, c.Limits.validateBreaker()...)
@@ -333,6 +342,7 @@ func (c *RunConfig) Validate() error {
 	errs = append(errs, c.validateFeatures()...)
 	errs = append(errs, c.validateTools()...)
 	errs = append(errs, c.validateEnvironment()...)
+	errs = append(errs, c.validateAgent()...)
 	errs = append(errs, c.Network.validate()...)
 	errs = append(errs, c.validateRepositories()...)
 	errs = append(errs, c.Log.validate()...)
@@ -348,11 +358,11 @@ func (c *RunConfig) validateEvaluation() (errs []error) {
 	}
 	check(c.Epochs >= 0 && c.Epochs <= 10000, "epochs %d: must be 0 to 10000", c.Epochs)
 	check(c.InFlight == AutoInFlight || c.InFlight >= 0 && c.InFlight <= maxInFlight, "in_flight %d: must be 0 to %d, or %s", int(c.InFlight), maxInFlight, autoInFlight)
-	check(c.InFlight != AutoInFlight || !c.External, "in_flight %s: an external run opens no rollouts of its own", autoInFlight)
 	if v := c.PolicyVersion; v != nil {
 		check(*v >= 0, "policy_version %d: must not be negative", *v)
 	}
 	if c.Epochs > 0 {
+		check(c.InFlight != 0, "in_flight 0, or left out: an evaluation has no staleness that paces it; say how many rollouts may be under way, or %s", autoInFlight)
 		check(c.Steps == 0, "epochs %d and steps %d: an evaluation ends when its tasks are tried; leave out one of them", c.Epochs, c.Steps)
 		check(c.Curriculum == nil, "epochs %d: an evaluation tries all tasks equally often; leave out the curriculum", c.Epochs)
 		check(!c.External, "epochs %d: an external run tries no tasks of its own", c.Epochs)

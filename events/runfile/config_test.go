@@ -47,7 +47,7 @@ func TestValidate(t *testing.T) {
 		"the built-in by tokens": {func(c *RunConfig) { c.EndpointAPI = APITokens }, "the built-in policy takes messages alone"},
 		"an external run's tokens": {func(c *RunConfig) {
 			c.Endpoint, c.EndpointAPI, c.External = "http://127.0.0.1:8000/v1", APITokens, true
-		}, "harnesses send messages"},
+		}, ""},
 		"an endpoint with TLS": {func(c *RunConfig) { c.Endpoint = "https://vllm.example:443/v1" }, ""},
 		"every estimator":      {func(c *RunConfig) { c.Advantage.Estimator = Estimators[len(Estimators)-1] }, ""},
 		"staleness 0":          {func(c *RunConfig) { c.Staleness.Max = 0 }, ""},
@@ -76,6 +76,7 @@ func TestValidate(t *testing.T) {
 		"a task's verifier":        {func(c *RunConfig) { c.Tasks[0].Verifier = "far" }, `verifier "far": must be one of [separate in-process in-process-without-canaries]`},
 		"an unknown isolation":     {func(c *RunConfig) { c.MinIsolation = "vm" }, `min_isolation "vm": must be one of [namespaces landlock none]`},
 		"negative steps":           {func(c *RunConfig) { c.Steps = -1 }, "steps -1"},
+		"too many survivors":       {func(c *RunConfig) { c.Filters.MinSurvivors = c.GroupSize + 1 }, "feeds: trainer: filters.min_survivors 9: no group has so many members, as group_size is 8"},
 		"negative staleness":       {func(c *RunConfig) { c.Staleness.Max = -1 }, "staleness.max -1"},
 		"an unknown estimator":     {func(c *RunConfig) { c.Advantage.Estimator = "ppo" }, `advantage.estimator "ppo": must be one of [`},
 		"a temperature of NaN":     {func(c *RunConfig) { c.Sampling.Temperature = math.NaN() }, "sampling.temperature NaN"},
@@ -83,7 +84,7 @@ func TestValidate(t *testing.T) {
 			c.Endpoint = "http://127.0.0.1:8000/v1"
 			c.Sampling.TopP, c.Sampling.TopK, c.Sampling.MinP, c.Sampling.RepetitionPenalty = new(0.9), new(20), new(0.05), new(1.1)
 			c.Sampling.PresencePenalty, c.Sampling.FrequencyPenalty, c.Sampling.Stop = new(-2.0), new(2.0), []string{"end"}
-			c.Sampling.ChatTemplateKwargs, c.SystemPrompt = map[string]any{"enable_thinking": false}, new("")
+			c.Sampling.ChatTemplateKwargs, c.SystemPrompt = map[string]any{"enable_thinking": false}, ""
 		}, ""},
 		"sampling left to the server": {func(c *RunConfig) { c.Sampling = Sampling{Temperature: 1, MaxTokens: 1} }, ""},
 		"top_p 0":                     {func(c *RunConfig) { c.Sampling.TopP = new(0.0) }, "sampling.top_p 0: must be above 0"},
@@ -109,7 +110,7 @@ func TestValidate(t *testing.T) {
 		}, "summary_prompt: 20000 bytes"},
 		"summaries elsewhere":     {func(c *RunConfig) { c.External, c.Limits.ContextFull = true, ContextSummarise }, "the harness of an external run decides"},
 		"the pool of summaries":   {func(c *RunConfig) { c.Pool = RouteSummary }, "pool"},
-		"a huge system prompt":    {func(c *RunConfig) { c.SystemPrompt = new(strings.Repeat("x", 70000)) }, "system_prompt: 70000 bytes"},
+		"a huge system prompt":    {func(c *RunConfig) { c.SystemPrompt = strings.Repeat("x", 70000) }, "system_prompt: 70000 bytes"},
 		"top_p of the built-in":   {func(c *RunConfig) { c.Endpoint, c.Sampling.TopP = BuiltinEndpoint, new(0.9) }, "the built-in policy samples by temperature alone; leave out top_p"},
 		"an infinite temperature": {func(c *RunConfig) { c.Sampling.Temperature = math.Inf(1) }, "sampling.temperature"},
 		"no tokens":               {func(c *RunConfig) { c.Sampling.MaxTokens = 0 }, "sampling.max_tokens 0"},
@@ -117,6 +118,7 @@ func TestValidate(t *testing.T) {
 		"no context":              {func(c *RunConfig) { c.Limits.Tokens = 0 }, "limits.tokens 0"},
 		"no time":                 {func(c *RunConfig) { c.Limits.Timeout = 0 }, "limits.timeout 0s"},
 		"no tries":                {func(c *RunConfig) { c.Limits.Tries = 0 }, "limits.tries 0"},
+		"restarts without end":    {func(c *RunConfig) { c.Limits.AgentRestarts = 20 }, "limits.agent_restarts 20"},
 		"too many tries":          {func(c *RunConfig) { c.Limits.Tries = 1000 }, "limits.tries 1000"},
 		"a strange pool":          {func(c *RunConfig) { c.Pool = "a b" }, `pool "a b"`},
 		"a runner's pool":         {func(c *RunConfig) { c.Pool = "runner-1" }, `pool "runner-1"`},

@@ -14,10 +14,10 @@ type Endpoint struct {
 	// the services that ask, never here: a run's configuration is readable by everybody.
 	URL string `json:"url" yaml:"url"`
 	// Model is the name under which this server knows the policy; "" is RunConfig.Model.
-	Model string `json:"model,omitempty" yaml:"model"`
+	Model string `json:"model,omitempty" yaml:"model" absent:"the policy's name"`
 	// Slots bounds the requests that one process has under way at this server; 0 leaves it to the process. A server with twice the
 	// slots is the first choice of twice the rollouts.
-	Slots int `json:"slots,omitempty" yaml:"slots"`
+	Slots int `json:"slots,omitempty" yaml:"slots" absent:"as many as the process has"`
 }
 
 // Bounds of a run's endpoints.
@@ -61,7 +61,6 @@ func (c *RunConfig) validateEndpoints() (errs []error) {
 	check(c.Limits.TokensPerMinute >= 0, "limits.tokens_per_minute %d: must not be negative", c.Limits.TokensPerMinute)
 	check(c.EndpointAPI == "" || slices.Contains(EndpointAPIs, c.EndpointAPI), "endpoint_api %.80q: must be one of %v", c.EndpointAPI, EndpointAPIs)
 	check(c.EndpointAPI != APITokens || c.Endpoint != BuiltinEndpoint, "endpoint_api %s: the built-in policy takes messages alone; leave it out", APITokens)
-	check(c.EndpointAPI != APITokens || !c.External, "endpoint_api %s: harnesses send messages; leave it out of an external run", APITokens)
 	if len(c.Endpoints) == 0 {
 		check(validEndpoint(c.Endpoint) || c.External && c.Endpoint == "", "endpoint %q: give the base URL of the inference server, for example http://127.0.0.1:8000/v1, "+
 			"without credentials, query and fragment, or %s", withoutSecrets(c.Endpoint), BuiltinEndpoint)

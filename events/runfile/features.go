@@ -39,7 +39,7 @@ type Traffic struct {
 	// Rate is the share of the sessions, above 0 and at most 1. A session is in or out as a whole, see Sampled.
 	Rate float64 `json:"rate" yaml:"rate"`
 	// Consent is whether only those are taken who have agreed; "" is required.
-	Consent string `json:"consent,omitempty" yaml:"consent"`
+	Consent string `json:"consent,omitempty" yaml:"consent" absent:"required"`
 }
 
 // ConsentNeeded reports whether only those are taken who have agreed.

@@ -12,6 +12,9 @@ type InFlight int
 // AutoInFlight lets the bound follow what the inference servers can sample at once, as generators measure it.
 const AutoInFlight InFlight = math.MinInt32
 
+// LoadUnknownDo says what to do where a server says nothing of its load, so that AutoInFlight has nothing to follow.
+const LoadUnknownDo = "see that it is up and gives metrics (SGLang: --enable-metrics, llama.cpp: --metrics), or set in_flight of the run to a number"
+
 const (
 	autoInFlight = "auto"
 	maxInFlight  = 100000
@@ -74,20 +77,14 @@ func (n *InFlight) number(text string) error {
 	return nil
 }
 
-// EvaluatedAtOnce is how many rollouts of an evaluation are under way at once where its in_flight does not say: those of a training run with the default settings. More would wait in
-// line while their deadlines run.
-const EvaluatedAtOnce = 128
-
-// AtOnce is how many rollouts the run keeps under way at most: in_flight, or what the staleness of its first feed lets it open. 0 is unknown: the size of its batches is counted in tokens,
-// or outsiders make its rollouts.
+// AtOnce is how many rollouts the run may have under way at once: in_flight, or as many as the staleness of its first feed lets it open. 0 means that the run file does not say: the
+// bound follows the servers, batches are counted in tokens, or outsiders make the rollouts.
 func (c *RunConfig) AtOnce() int {
 	switch {
-	case c.External:
+	case c.External || c.InFlight == AutoInFlight:
 		return 0
 	case c.InFlight > 0:
 		return int(c.InFlight)
-	case c.Epochs > 0:
-		return EvaluatedAtOnce
 	case len(c.Feeds) == 0:
 		return 0
 	}

@@ -50,16 +50,16 @@ func (s *Size) UnmarshalText(text []byte) error {
 
 // Log is how much room a run's log has, and how often it is archived.
 type Log struct {
-	// MaxBytes is what the run's stream may hold, and reserves on the server; 0, as in older runs, is DefaultLogBytes.
-	MaxBytes Size `json:"max_bytes,omitempty" yaml:"max_bytes"`
-	// ArchiveEvery is how long the archive of an open run may be behind its stream; 0, as in older runs, is DefaultArchiveEvery.
-	ArchiveEvery Duration `json:"archive_every,omitempty" yaml:"archive_every"`
-	// Keep is what the run's stream keeps of what is archived: KeepOpen, or KeepAll, which "", as in older runs, is too.
-	Keep string `json:"keep,omitempty" yaml:"keep"`
-	// Replicas is how many servers of a cluster hold the run's stream; 0, as in older runs, is as many as hold the catalogue.
+	// MaxBytes is what the run's stream may hold, and reserves on the server; 0 is DefaultLogBytes.
+	MaxBytes Size `json:"max_bytes,omitempty" yaml:"max_bytes" absent:"2GiB"`
+	// ArchiveEvery is how long the archive of an open run may be behind its stream; 0 is DefaultArchiveEvery.
+	ArchiveEvery Duration `json:"archive_every,omitempty" yaml:"archive_every" absent:"5m"`
+	// Keep is what the run's stream keeps of what is archived: KeepOpen, or KeepAll, which "" is too.
+	Keep string `json:"keep,omitempty" yaml:"keep" absent:"all"`
+	// Replicas is how many servers of a cluster hold the run's stream; 0 is as many as hold the catalogue.
 	Replicas int `json:"replicas,omitempty" yaml:"replicas"`
 	// Placement is a tag of the cluster's servers that may hold the run's stream, such as region:eu; "" are all of them.
-	Placement string `json:"placement,omitempty" yaml:"placement"`
+	Placement string `json:"placement,omitempty" yaml:"placement" absent:"every server"`
 }
 
 // MaxReplicas is the most that NATS takes. An even number survives no more losses than the odd one below it.

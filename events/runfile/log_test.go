@@ -28,7 +28,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestLogOfARunFile: a file that says nothing has the defaults, and so has a recorded run from before there was the setting.
+// TestLogOfARunFile: a file that says nothing has the defaults.
 func TestLogOfARunFile(t *testing.T) {
 	for text, want := range map[string]Log{
 		"policy: p": {},

@@ -16,7 +16,7 @@ type Network struct {
 	// one the ports are 80 and 443.
 	Allow []string `json:"allow,omitempty" yaml:"allow"`
 	// Bytes bounds what one rollout may receive and send, together; 0 is DefaultNetworkBytes.
-	Bytes int64 `json:"bytes,omitempty" yaml:"bytes"`
+	Bytes int64 `json:"bytes,omitempty" yaml:"bytes" absent:"the default bound"`
 }
 
 // Registries are the package registries that a Network can name.

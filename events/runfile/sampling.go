@@ -9,26 +9,26 @@ import (
 )
 
 // Sampling is how turns are sampled, as it is sent to the inference server. What a run leaves out (nil) is not sent: a harness behind the
-// gateway may set it, and otherwise the server does, often by the model's generation_config.json. New runs set all of it to neutral values,
-// runs from before these keys left all but temperature and max_tokens out.
+// gateway may set it, and otherwise the server does, often by the model's generation_config.json. A run file that says nothing has neutral
+// values for all of it.
 type Sampling struct {
 	Temperature float64 `json:"temperature" yaml:"temperature"` // 0 to 10
 	// MaxTokens bounds one turn.
 	MaxTokens int `json:"max_tokens" yaml:"max_tokens"`
 	// TopP is above 0 and at most 1, which keeps all tokens; MinP is 0, which keeps all, to 1; TopK is -1, for all, or positive.
-	TopP *float64 `json:"top_p,omitempty" yaml:"top_p"`
-	TopK *int     `json:"top_k,omitempty" yaml:"top_k"`
-	MinP *float64 `json:"min_p,omitempty" yaml:"min_p"`
+	TopP *float64 `json:"top_p" yaml:"top_p" jsonschema:"nullable"`
+	TopK *int     `json:"top_k" yaml:"top_k" jsonschema:"nullable"`
+	MinP *float64 `json:"min_p" yaml:"min_p" jsonschema:"nullable"`
 	// RepetitionPenalty is above 0 and at most 2, and 1 is none; the other two are -2 to 2, and 0 is none.
-	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty" yaml:"repetition_penalty"`
-	PresencePenalty   *float64 `json:"presence_penalty,omitempty" yaml:"presence_penalty"`
-	FrequencyPenalty  *float64 `json:"frequency_penalty,omitempty" yaml:"frequency_penalty"`
+	RepetitionPenalty *float64 `json:"repetition_penalty" yaml:"repetition_penalty" jsonschema:"nullable"`
+	PresencePenalty   *float64 `json:"presence_penalty" yaml:"presence_penalty" jsonschema:"nullable"`
+	FrequencyPenalty  *float64 `json:"frequency_penalty" yaml:"frequency_penalty" jsonschema:"nullable"`
 	// Stop are texts that end a turn; an empty list forbids a harness its own.
 	Stop []string `json:"stop,omitzero" yaml:"stop"`
 	// ChatTemplateKwargs are passed to the model's chat template, for example enable_thinking.
 	ChatTemplateKwargs map[string]any `json:"chat_template_kwargs,omitzero" yaml:"chat_template_kwargs"`
 	// Seed is SeedNone where requests have no seed; "" gives each turn one of its own.
-	Seed string `json:"seed,omitempty" yaml:"seed"`
+	Seed string `json:"seed,omitempty" yaml:"seed" absent:"a seed of its own for each turn"`
 	// ExtraBody are further fields of the request, as the server takes them: cache_salt, priority and so on. Rondo's own fields cannot be among them.
 	ExtraBody map[string]any `json:"extra_body,omitzero" yaml:"extra_body"`
 }
@@ -87,11 +87,6 @@ func (s Sampling) Truncated() (names []string) {
 	return append(names, s.Constraints()...)
 }
 
-// Explicit reports whether the run says more than temperature and max_tokens, as all runs do that are not from before these keys.
-func (s Sampling) Explicit() bool {
-	return s.TopP != nil || s.TopK != nil || s.MinP != nil || s.RepetitionPenalty != nil || s.PresencePenalty != nil || s.FrequencyPenalty != nil
-}
-
 // Validate reports each value that is out of its range. The comparisons are also false of NaN.
 func (s Sampling) Validate() error {
 	var errs []error
@@ -133,8 +128,8 @@ func (s Sampling) Validate() error {
 // validateSampling checks how the run samples, also against what the built-in policy can do.
 func (c *RunConfig) validateSampling() []error {
 	errs := []error{c.Sampling.Validate()}
-	if c.SystemPrompt != nil && len(*c.SystemPrompt) > maxSystemPrompt {
-		errs = append(errs, fmt.Errorf("system_prompt: %d bytes, at most %d", len(*c.SystemPrompt), maxSystemPrompt))
+	if len(c.SystemPrompt) > maxSystemPrompt {
+		errs = append(errs, fmt.Errorf("system_prompt: %d bytes, at most %d", len(c.SystemPrompt), maxSystemPrompt))
 	}
 	names := c.Sampling.Truncated()
 	if len(c.Sampling.Stop) > 0 {

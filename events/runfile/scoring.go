@@ -31,7 +31,7 @@ const (
 // Scoring says how a rollout's reward is made of the numbers that its verifier reported.
 type Scoring struct {
 	// Weights make the reward a weighted sum of components. Without any it is the component "reward".
-	Weights map[string]float64 `json:"weights,omitempty" yaml:"weights"`
+	Weights map[string]float64 `json:"weights,omitempty" yaml:"weights" absent:"the verifier's reward alone"`
 	// Threshold makes what comes out a pass or a failure: 1 at or above it, 0 below.
 	Threshold *float64 `json:"threshold,omitempty" yaml:"threshold"`
 	// Effort makes the component "effort".
@@ -44,6 +44,9 @@ type Scoring struct {
 
 // ErrNoComponent means that a component that has a weight was not reported. The rollout has no reward then, rather than one that lacks a part.
 var ErrNoComponent = errors.New("component is missing")
+
+// MaxReward bounds rewards on both sides: a larger one is a fault, and would drown its group.
+const MaxReward = 1e9
 
 // Reward composes a reward. Components are summed in the order of their names and rounded after each step, so that the same
 // numbers give the same reward on every machine. Feedback is a reward by itself, to which weights do not apply.
@@ -58,12 +61,14 @@ func (s Scoring) Reward(components map[string]float64) (float64, error) {
 	switch {
 	case math.IsNaN(reward) || math.IsInf(reward, 0):
 		return 0, fmt.Errorf("the reward is %g: must be a finite number", reward)
-	case s.Threshold == nil:
-		return reward, nil
-	case reward >= *s.Threshold:
+	case s.Threshold != nil && reward >= *s.Threshold:
 		return 1, nil
+	case s.Threshold != nil:
+		return 0, nil
+	case math.Abs(reward) > MaxReward:
+		return 0, fmt.Errorf("the reward is %g: must be within ±%g", reward, float64(MaxReward))
 	}
-	return 0, nil
+	return reward, nil
 }
 
 func (s Scoring) sum(components map[string]float64) (float64, error) {

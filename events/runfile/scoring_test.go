@@ -32,6 +32,10 @@ func TestReward(t *testing.T) {
 		"nothing was reported":      {Scoring{}, nil, 0, `"reward"`},
 		"a sum that is no number":   {Scoring{Weights: map[string]float64{"a": 1e6, "b": 1e6}}, map[string]float64{"a": 1e308, "b": -1e308}, 0, "finite"},
 		"a sum that is unbounded":   {Scoring{Weights: map[string]float64{"a": 2}, Threshold: &half}, map[string]float64{"a": 1.5e308}, 0, "finite"},
+		"a huge reward":             {Scoring{}, map[string]float64{"reward": 1e308}, 0, "must be within ±1e+09"},
+		"a huge loss":               {Scoring{Weights: map[string]float64{"ns": -1}}, map[string]float64{"ns": 2e9}, 0, "must be within ±1e+09"},
+		"the largest reward":        {Scoring{}, map[string]float64{"reward": -1e9, "ns": 2e9}, -1e9, ""},
+		"a huge sum, a threshold":   {Scoring{Threshold: &half}, map[string]float64{"reward": 1e12}, 1, ""},
 		"an endless list of others": {Scoring{Weights: map[string]float64{"zz": 1}}, many(1000), 0, "and 990 more"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +67,7 @@ func TestRewardIsTheSameAgain(t *testing.T) {
 	s := Scoring{Weights: map[string]float64{}}
 	components := map[string]float64{}
 	for name := range many(30) {
-		s.Weights[name], components[name] = random.NormFloat64(), math.Ldexp(random.NormFloat64(), random.IntN(60))
+		s.Weights[name], components[name] = random.NormFloat64(), math.Ldexp(random.NormFloat64(), random.IntN(60)-40)
 	}
 	first, err := s.Reward(components)
 	if err != nil {

@@ -15,7 +15,7 @@ type Teacher struct {
 	// log-probabilities. Keys are in the environment of the service that asks, never here.
 	URL string `json:"url,omitempty" yaml:"url"`
 	// API is how the server is asked: one of TeacherAPIs; "" is TeacherVLLM.
-	API string `json:"api,omitempty" yaml:"api"`
+	API string `json:"api,omitempty" yaml:"api" absent:"vllm"`
 	// Model is the name under which the server knows it. Its tokens must be those of the policy.
 	Model string `json:"model,omitempty" yaml:"model"`
 	// Version names its weights in the facts where the server does not.

@@ -33,9 +33,9 @@ var ToolSets = map[string][]string{
 // Tooling says which tools a run's agents have, what they are called, and whether answers are used again.
 type Tooling struct {
 	// Set is the one that the tools are of; "" is basic.
-	Set string `json:"set,omitempty" yaml:"set"`
+	Set string `json:"set,omitempty" yaml:"set" absent:"basic"`
 	// Only are the tools of the set that are offered; none is all.
-	Only []string `json:"only,omitempty" yaml:"only"`
+	Only []string `json:"only,omitempty" yaml:"only" absent:"all tools of the set"`
 	// Rename gives tools of the set the names that the model knows them by.
 	Rename map[string]string `json:"rename,omitempty" yaml:"rename"`
 	// Add are the run's own.
@@ -45,7 +45,7 @@ type Tooling struct {
 	// Cache lets the answers of read-only tools be used again where nothing has changed; nil is true.
 	Cache *bool `json:"cache,omitempty" yaml:"cache"`
 	// CommandTimeout bounds one shell command; 0 is a minute. Limits.Timeout must leave time for it: tools may use half of that.
-	CommandTimeout Duration `json:"command_timeout,omitempty" yaml:"command_timeout"`
+	CommandTimeout Duration `json:"command_timeout,omitempty" yaml:"command_timeout" absent:"1m"`
 }
 
 // AddedTool is a tool of the run's own: a program in the sandbox, which gets the arguments as JSON on its standard input.
@@ -58,7 +58,7 @@ type AddedTool struct {
 	// ReadOnly tools change nothing and may run at the same time.
 	ReadOnly bool `json:"read_only,omitempty" yaml:"read_only"`
 	// Timeout bounds one call; 0 is a minute.
-	Timeout Duration `json:"timeout,omitempty" yaml:"timeout"`
+	Timeout Duration `json:"timeout,omitempty" yaml:"timeout" absent:"1m"`
 }
 
 // Bounds of a run's own tools.

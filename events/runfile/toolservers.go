@@ -18,12 +18,12 @@ type ToolServer struct {
 	// URL is the server's where it has no command. The tool runner asks it, with the key that it has for that URL.
 	URL string `json:"url,omitempty" yaml:"url"`
 	// Only are the tools that are offered, by the server's names; none is all.
-	Only []string `json:"only,omitempty" yaml:"only"`
+	Only []string `json:"only,omitempty" yaml:"only" absent:"all tools of the server"`
 	// Timeout bounds one call; 0 is a minute.
-	Timeout Duration `json:"timeout,omitempty" yaml:"timeout"`
+	Timeout Duration `json:"timeout,omitempty" yaml:"timeout" absent:"1m"`
 	// Tools are what the server offers. What is not in the run file is listed when the run is opened, and counts from then on, whatever
 	// the server says later.
-	Tools []ServerTool `json:"tools,omitempty" yaml:"tools"`
+	Tools []ServerTool `json:"tools,omitempty" yaml:"tools" absent:"the tools that the server lists"`
 }
 
 // ServerTool is a tool as its server describes it.

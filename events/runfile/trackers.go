@@ -11,9 +11,9 @@ type Tracker struct {
 	// To is one of Trackers.
 	To string `json:"to" yaml:"to"`
 	// Project is the project of wandb and trackio, the experiment of MLflow; "" leaves it to `rondo track`.
-	Project string `json:"project,omitempty" yaml:"project"`
+	Project string `json:"project,omitempty" yaml:"project" absent:"the one that rondo track names"`
 	// Feed is the feed whose steps are written; "" is the run's first.
-	Feed string `json:"feed,omitempty" yaml:"feed"`
+	Feed string `json:"feed,omitempty" yaml:"feed" absent:"the run's first feed"`
 }
 
 // Trackers are those that `rondo track` writes to.

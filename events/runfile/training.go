@@ -14,7 +14,7 @@ type Feed struct {
 	// TokensPerBatch, when set, cuts batches by their tokens: whole groups, as many as fit, at least one.
 	TokensPerBatch int64 `json:"tokens_per_batch,omitempty" yaml:"tokens_per_batch"`
 	// Ranks is the number of data-parallel ranks; each has a file of its own, of whole groups. 0 is 1.
-	Ranks int `json:"ranks,omitempty" yaml:"ranks"`
+	Ranks int `json:"ranks,omitempty" yaml:"ranks" absent:"1"`
 	// MicroBatch packs the samples of a rank; nil leaves that to the trainer.
 	MicroBatch *MicroBatch `json:"micro_batch,omitempty" yaml:"micro_batch"`
 	// MinReward makes an export for supervised fine-tuning: rollouts below it are masked, the others' advantages are 1. Unless it says
@@ -26,7 +26,7 @@ type Feed struct {
 	// Teachers are those of the run whose log-probabilities its batches hold. A rollout without them is not trained on once TeacherWait has passed since its
 	// group was complete; 0 is DefaultTeacherWait.
 	Teachers    []string `json:"teachers,omitempty" yaml:"teachers"`
-	TeacherWait Duration `json:"teacher_wait,omitempty" yaml:"teacher_wait"`
+	TeacherWait Duration `json:"teacher_wait,omitempty" yaml:"teacher_wait" absent:"10m"`
 	// Hints names who says of the rollouts where they went wrong, as hints that its batches hold. A rollout without any is trained on as it is, once TeacherWait
 	// has passed.
 	Hints string `json:"hints,omitempty" yaml:"hints"`
@@ -71,7 +71,7 @@ type MicroBatch struct {
 	// Tokens bounds a micro-batch; a longer sample is one by itself.
 	Tokens int `json:"tokens" yaml:"tokens"`
 	// Cost is the model by which ranks and micro-batches are balanced; "" is tokens.
-	Cost string `json:"cost,omitempty" yaml:"cost"`
+	Cost string `json:"cost,omitempty" yaml:"cost" absent:"tokens"`
 }
 
 // Policies of Staleness.
@@ -86,7 +86,7 @@ const (
 type Staleness struct {
 	Max int64 `json:"max" yaml:"max"`
 	// Policy is what happens beyond the bound; "" is drop.
-	Policy string `json:"policy,omitempty" yaml:"policy"`
+	Policy string `json:"policy,omitempty" yaml:"policy" absent:"drop"`
 	// RequireVersions masks rollouts with sampled tokens whose version nobody reported, and counts the age of a group from its oldest token; without it
 	// a group is as old as its dispatch.
 	RequireVersions bool `json:"require_versions,omitempty" yaml:"require_versions"`
@@ -99,7 +99,7 @@ func (c *RunConfig) RequiresVersions() bool {
 
 // Advantage chooses the estimator of package advantage.
 type Advantage struct {
-	Estimator string `json:"estimator" yaml:"estimator"`
+	Estimator string `json:"estimator" yaml:"estimator" absent:"mean_centred, or that of the preset"`
 	// Params are the estimator's; what is left out has its default.
 	Params map[string]any `json:"params,omitempty" yaml:"params"`
 	// SpanWeight scales the rewards that annotations give to single turns or spans, on top of the rollout's
@@ -108,7 +108,7 @@ type Advantage struct {
 	// ShuffleRewards is the control experiment: rewards are permuted within their group, so nothing can be learnt.
 	ShuffleRewards bool `json:"shuffle_rewards,omitempty" yaml:"shuffle_rewards"`
 	// Preset names the system whose estimator and parameters a run file wants; opening a run replaces it by them.
-	Preset string `json:"-" yaml:"preset"`
+	Preset string `json:"-" yaml:"preset" absent:"no preset"`
 }
 
 // Shaping changes rewards before they are compared; the rewards themselves stay as they were scored.
@@ -128,7 +128,7 @@ type LengthPenalty struct {
 type SoftOverlong struct {
 	MaxTokens int     `json:"max_tokens" yaml:"max_tokens"`
 	Buffer    int     `json:"buffer" yaml:"buffer"`
-	Factor    float64 `json:"factor,omitempty" yaml:"factor"` // 0 is 1
+	Factor    float64 `json:"factor,omitempty" yaml:"factor" absent:"1"` // 0 is 1
 }
 
 // Filters say what a feed does not train on. The sampler opens other groups in the place of filtered ones.
@@ -139,7 +139,7 @@ type Filters struct {
 	PassRate *PassRate `json:"pass_rate,omitempty" yaml:"pass_rate"`
 	// MinSurvivors filters groups of which fewer members have a reward; 0 is 1. The group's size makes a failed
 	// member cost its whole group.
-	MinSurvivors int `json:"min_survivors,omitempty" yaml:"min_survivors"`
+	MinSurvivors int `json:"min_survivors,omitempty" yaml:"min_survivors" absent:"1"`
 	// MaxTokens masks rollouts of more tokens; 0 is no bound. Masked members still count in their group's baseline.
 	MaxTokens int `json:"max_tokens,omitempty" yaml:"max_tokens"`
 	// Truncated masks rollouts that ran into a limit instead of finishing.
@@ -155,19 +155,39 @@ type Filters struct {
 type PassRate struct {
 	Min float64 `json:"min" yaml:"min"`
 	Max float64 `json:"max" yaml:"max"`
-	// At is the reward at which a rollout passes; 0 is 1.
-	At float64 `json:"at,omitempty" yaml:"at"`
+	// At is the reward at which a rollout passes; nil is 1.
+	At *float64 `json:"at,omitempty" yaml:"at"`
 }
+
+// Passes is the reward at which a rollout passes.
+func (p PassRate) Passes() float64 { return or(p.At, 1) }
 
 // Curriculum draws a task with the weight Floor + (1 − Floor)·4·p·(1 − p), where p is the moving average of its groups' pass rates; a
 // task that was not tried yet has weight 1.
 type Curriculum struct {
-	// Decay of the moving average for each completed group; 0 is 0.8.
-	Decay float64 `json:"decay,omitempty" yaml:"decay"`
-	// Floor is the least weight; 0 is 0.1.
-	Floor float64 `json:"floor,omitempty" yaml:"floor"`
-	// PassAt is the reward at which a rollout passes; 0 is 1.
-	PassAt float64 `json:"pass_at,omitempty" yaml:"pass_at"`
+	// Decay of the moving average for each completed group; nil is 0.8, and 0 takes the latest group alone.
+	Decay *float64 `json:"decay,omitempty" yaml:"decay"`
+	// Floor is the least weight; nil is 0.1.
+	Floor *float64 `json:"floor,omitempty" yaml:"floor"`
+	// PassAt is the reward at which a rollout passes; nil is 1.
+	PassAt *float64 `json:"pass_at,omitempty" yaml:"pass_at"`
+}
+
+// Passes is the reward at which a rollout passes.
+func (c Curriculum) Passes() float64 { return or(c.PassAt, 1) }
+
+// Decays is how much of the moving average each completed group leaves.
+func (c Curriculum) Decays() float64 { return or(c.Decay, 0.8) }
+
+// Least is the least weight.
+func (c Curriculum) Least() float64 { return or(c.Floor, 0.1) }
+
+// or is what a key says, or what leaving it out means.
+func or(v *float64, absent float64) float64 {
+	if v == nil {
+		return absent
+	}
+	return *v
 }
 
 // Estimators are the names that Advantage.Estimator may take; package advantage implements each.
@@ -195,6 +215,10 @@ func (c *RunConfig) validateTraining() (errs []error) {
 	}
 	errs = append(errs, c.Staleness.validate()...)
 	errs = append(errs, c.Filters.validate()...)
+	for _, f := range c.Feeds {
+		least := c.FiltersOf(f).MinSurvivors
+		check(c.External || least <= c.GroupSize || c.GroupSize == 1, "feeds: %s: filters.min_survivors %d: no group has so many members, as group_size is %d", f.Name, least, c.GroupSize)
+	}
 	check(within(c.Advantage.SpanWeight, -1000, 1000), "advantage.span_weight %g: must be -1000 to 1000", c.Advantage.SpanWeight)
 	if p := c.Shaping.Length; p != nil {
 		for name, w := range map[string]float64{"output": p.Output, "input": p.Input, "turns": p.Turns} {
@@ -206,9 +230,10 @@ func (c *RunConfig) validateTraining() (errs []error) {
 		check(within(p.Factor, 0, 1000), "shaping.soft_overlong.factor %g: must be 0 to 1000", p.Factor)
 	}
 	if p := c.Curriculum; p != nil {
-		check(within(p.Decay, 0, 1) && p.Decay < 1, "curriculum.decay %g: must be 0 to less than 1", p.Decay)
-		check(within(p.Floor, 0, 1), "curriculum.floor %g: must be 0 to 1", p.Floor)
-		check(within(p.PassAt, -1e9, 1e9), "curriculum.pass_at %g: must be a number", p.PassAt)
+		decay, floor, passAt := p.Decays(), p.Least(), p.Passes()
+		check(within(decay, 0, 1) && decay < 1, "curriculum.decay %g: must be 0 to less than 1", decay)
+		check(within(floor, 0, 1), "curriculum.floor %g: must be 0 to 1", floor)
+		check(within(passAt, -1e9, 1e9), "curriculum.pass_at %g: must be a number", passAt)
 	}
 	return errs
 }
@@ -252,7 +277,7 @@ func (s Staleness) validate() (errs []error) {
 }
 
 func (f Filters) validate() (errs []error) {
-	if p := f.PassRate; p != nil && !(within(p.Min, 0, 1) && within(p.Max, p.Min, 1) && within(p.At, -1e9, 1e9)) {
+	if p := f.PassRate; p != nil && !(within(p.Min, 0, 1) && within(p.Max, p.Min, 1) && within(p.Passes(), -1e9, 1e9)) {
 		errs = append(errs, fmt.Errorf("filters.pass_rate %g to %g: must be a window within 0 and 1", p.Min, p.Max))
 	}
 	if f.MinSurvivors < 0 || f.MaxTokens < 0 {

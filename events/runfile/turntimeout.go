@@ -5,11 +5,11 @@ import "time"
 // TurnTimeout bounds one turn at an inference server. What is 0 has its default.
 type TurnTimeout struct {
 	// FirstByte bounds the time from the request to the first byte of its answer; 0 is Whole. Turns are not streamed, so a server mostly sends it when all of the turn is sampled.
-	FirstByte Duration `json:"first_byte,omitempty" yaml:"first_byte"`
+	FirstByte Duration `json:"first_byte,omitempty" yaml:"first_byte" absent:"the time of the whole turn"`
 	// BetweenBytes bounds the silence within an answer; 0 is DefaultBetweenBytes.
-	BetweenBytes Duration `json:"between_bytes,omitempty" yaml:"between_bytes"`
+	BetweenBytes Duration `json:"between_bytes,omitempty" yaml:"between_bytes" absent:"the default"`
 	// Whole bounds the turn; 0 is DefaultTurn. The rollout's time bounds it, too.
-	Whole Duration `json:"whole,omitempty" yaml:"whole"`
+	Whole Duration `json:"whole,omitempty" yaml:"whole" absent:"the default"`
 }
 
 // Defaults of TurnTimeout, and its most: the deliveries of an input, and the servers of a harness, are made for turns of hours.

@@ -25,7 +25,7 @@ type ObjectSpec struct {
 // Objects is the table of places.
 var Objects = []ObjectSpec{
 	{Prefix: "blobs/", Writes: []string{Anybody}, Purpose: "large bodies of facts, workspaces, logs, submitted weights, by digest"},
-	{Prefix: "runs/<run>/trajectories/", Writes: []string{Generator, Gateway}, Reads: []string{TrainerFeeder, Intake, Teacher, Dashboard}, RoleWrites: []Role{RoleHarness},
+	{Prefix: "runs/<run>/trajectories/", Writes: []string{Generator, ToolRunner, Gateway}, Reads: []string{TrainerFeeder, Intake, Teacher, Dashboard}, RoleWrites: []Role{RoleHarness},
 		RoleReads: []Role{RoleTeacher, RoleWorker}, Purpose: "a file for each rollout"},
 	{Prefix: "runs/<run>/batches/<feed>/", Writes: []string{TrainerFeeder}, Reads: []string{Trainer}, RoleReads: []Role{RoleTrainer}, Purpose: "what a trainer takes"},
 	{Prefix: "runs/<run>/log/", Writes: []string{Archiver}, Reads: []string{Intake, QuerySampler, Generator, ToolRunner, Scorer, AdvantageCalculator, TrainerFeeder, DeadLetters, Gateway, Dashboard},
@@ -36,6 +36,7 @@ var Objects = []ObjectSpec{
 	{Prefix: weightFiles, Writes: []string{WeightPublisher, Trainer}, Reads: []string{Policy}, RoleWrites: []Role{RoleTrainer}, RoleReads: []Role{RoleServer},
 		Purpose: "files of weights by digest, put there by the policy's trainers"},
 	{Prefix: "index/", Writes: []string{IndexUpdater, ToolRunner}, Lists: []string{IndexUpdater, ToolRunner}, Purpose: "the sealed indexes of repositories and of tasks' snapshots"},
+	{Prefix: "agents/", Reads: []string{ToolRunner}, Purpose: "the layers in which agents are installed; an admin builds them"},
 	{Prefix: ProbePrefix, Writes: []string{Anybody}, Deletes: []string{Anybody}, Purpose: "test objects of the check that runs before the store is used"},
 	{Prefix: "", Writes: []string{Admin}, Deletes: []string{Admin}, Lists: []string{Admin}, Purpose: "everything"},
 }
@@ -63,7 +64,6 @@ func (r *ObjectRights) add(other ObjectRights) {
 func ProcessObjects(services ...string) (ObjectRights, error) {
 	rights := ObjectRights{}
 	for _, name := range services {
-		name = CurrentName(name)
 		if !belongs(name) {
 			return ObjectRights{}, fmt.Errorf("there is no service %q", name)
 		}

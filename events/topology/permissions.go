@@ -207,7 +207,7 @@ func (g *grants) consumes(service string) {
 			create += "." + c.filterTokens()
 		}
 		if c.Shared() {
-			g.publish(consumerDelete + c.Stream + ".*")
+			g.publish(consumerDelete+c.Stream+".*", "$JS.API.CONSUMER.CREATE."+c.Stream+"."+c.ForStrangers(nil).Name)
 		}
 		g.publish(create, "$JS.API.CONSUMER.INFO."+c.streamToken()+"."+c.nameToken(), "$JS.API.CONSUMER.MSG.NEXT."+c.streamToken()+"."+c.nameToken(), "$JS.ACK."+c.streamToken()+"."+c.nameToken()+".>")
 	}
@@ -246,9 +246,8 @@ func (g *grants) leases(service string) {
 	}
 }
 
-// ServicePermissions are those of a service or participant of the topology, also under a former name.
+// ServicePermissions are those of a service or participant of the topology.
 func ServicePermissions(name string) (Permissions, error) {
-	name = CurrentName(name)
 	g := &grants{}
 	g.subscribe(ServiceInbox(name) + ".>")
 	if i := slices.IndexFunc(Participants, func(p ParticipantSpec) bool { return p.Name == name }); i >= 0 {

@@ -35,16 +35,6 @@ func TestServicePermissions(t *testing.T) {
 	if _, err := ServicePermissions("painter"); err == nil {
 		t.Error("a service that there is not has permissions")
 	}
-	now, err := ServicePermissions(DeadLetters)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if before, err := ServicePermissions("undertaker"); err != nil || !reflect.DeepEqual(before, now) {
-		t.Errorf("a user of the service's former name has %+v, want %+v: %v", before, now, err)
-	}
-	if before, err := ProcessObjects("undertaker"); err != nil || len(before.Write) == 0 {
-		t.Errorf("a user of the service's former name has %+v in the store: %v", before, err)
-	}
 	if _, err := ProcessPermissions(); err == nil {
 		t.Error("a process of no service has permissions")
 	}

@@ -31,8 +31,6 @@ type StreamSpec struct {
 	WorkQueue bool
 	// MaxBytes is the one size limit; a full stream refuses new messages.
 	MaxBytes int64
-	// MaxAge is set only where losing old messages is harmless.
-	MaxAge time.Duration
 	// Forgets: the archiver may purge what is archived.
 	Forgets bool
 	// Expires: single messages may be removed after a time of their own.
@@ -97,17 +95,6 @@ const (
 // Environment is no service: it stands for the workers of users, which pull from the consumers below.
 const Environment = "environment"
 
-// formerNames maps names that services had to the names that they have, for commands and users of earlier versions.
-var formerNames = map[string]string{"undertaker": DeadLetters}
-
-// CurrentName is the name of a service that is called by this name, or by a name of an earlier version.
-func CurrentName(service string) string {
-	if now, ok := formerNames[service]; ok {
-		return now
-	}
-	return service
-}
-
 // PurgeSubject begins the subjects on which a stream is purged.
 const PurgeSubject = "$JS.API.STREAM.PURGE."
 
@@ -149,13 +136,14 @@ var Services = []ServiceSpec{
 		Subscribes: []string{WaitingSubject + ">"}, Purpose: "checks submissions of outsiders and appends them to the log"},
 	{Name: QuerySampler, Deciding: true, Emits: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.RolloutFailedType, events.RunPausedType,
 		events.RunClosedType, events.StageWaitedType}, Purpose: "opens groups, owns deadlines and cancellation"},
-	{Name: Generator, Emits: []events.Type{events.RolloutCopiedType, events.TurnSampledType, events.StepFinishedType, events.RolloutFinishedType,
+	{Name: Generator, Emits: []events.Type{events.RolloutCopiedType, events.TurnSampledType, events.WorkspaceCalledType, events.StepFinishedType, events.RolloutFinishedType,
 		events.RolloutFailedType, events.RolloutRetriedType, events.CapacityMeasuredType, events.StageWaitedType}, Publishes: []string{PresenceSubject + Generator + ".*"},
 		Subscribes: []string{PresenceSubject + Generator + ".*"}, Purpose: "asks the inference server for turns"},
-	{Name: ToolRunner, Emits: []events.Type{events.ToolsCompletedType, events.WorkspaceAnsweredType, events.RolloutFailedType, events.RolloutRetriedType, events.StageWaitedType},
+	{Name: ToolRunner, Emits: []events.Type{events.TurnSampledType, events.ToolsCompletedType, events.WorkspaceAnsweredType, events.RolloutFinishedType, events.RolloutFailedType,
+		events.RolloutRetriedType, events.StageWaitedType},
 		Follows:   []events.Type{events.RolloutFinishedType, events.RolloutFailedType},
 		Publishes: []string{AliveSubject + "*", PresenceSubject + ToolRunner + ".*", "$JS.API.CONSUMER.NAMES.*"}, Subscribes: []string{AliveSubject + "*"},
-		Purpose: "runs tool calls in the rollout's sandbox"},
+		Purpose: "runs tool calls and agents in the rollout's sandbox, and records what agents sample"},
 	{Name: Scorer, Emits: []events.Type{events.StepScoredType, events.RolloutScoredType, events.RolloutFailedType, events.RolloutRetriedType, events.StageWaitedType},
 		Purpose: "runs the task's verifier in a fresh sandbox, or takes feedback as the reward"},
 	{Name: Teacher, Emits: []events.Type{events.TeacherScoredType}, Purpose: "asks the run's teachers how likely they find what was sampled"},
@@ -195,6 +183,8 @@ type ConsumerSpec struct {
 	Type events.Type
 	// Queue is the part of a shared stream that the consumer has, see ForQueue.
 	Queue Queue
+	// Filters select the queues of a consumer that has several, see ForStrangers.
+	Filters []string
 	// AckWait is short, and running handlers beat: a lost worker is noticed fast without doubling slow work.
 	AckWait time.Duration
 	// MaxDeliver bounds deliveries; then the server sends an advisory, and the dead letters service records it.
@@ -232,14 +222,11 @@ var Consumers = []ConsumerSpec{
 	{Name: "weightpublisher-v1", Service: WeightPublisher, Stream: events.CatalogueStream, Type: events.WeightsSubmittedType, AckWait: 30 * time.Second,
 		MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
 	{Name: "weightpublisher-runs-v1", Service: WeightPublisher, Stream: events.CatalogueStream, Type: events.RunOpenedType, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
-	{Name: "indexupdater-registered-v1", Service: IndexUpdater, Stream: events.CatalogueStream, Type: events.RepoRegisteredType, AckWait: 30 * time.Second,
-		MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
 	{Name: "indexupdater-changed-v1", Service: IndexUpdater, Stream: events.CatalogueStream, Type: events.RepoChangedType, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
 	{Name: "indexupdater-runs-v1", Service: IndexUpdater, Stream: events.CatalogueStream, Type: events.RunOpenedType, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
 	{Name: "archiver-ready-v1", Service: Archiver, Stream: Streams[0].Name, Type: events.BatchReadyType, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
 	{Name: "archiver-closed-v1", Service: Archiver, Stream: events.CatalogueStream, Type: events.RunClosedType, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
-	// It keeps the name from before its service was renamed: existing keys permit no other name, and a new consumer would begin with the oldest advisory again.
-	{Name: "undertaker-v1", Service: DeadLetters, Stream: events.DeadStream, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
+	{Name: "deadletters-v1", Service: DeadLetters, Stream: events.DeadStream, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
 }
 
 // The consumers from which users' workers take rollouts: those that begin, for environments, and those that have finished, for reward functions.
@@ -274,6 +261,18 @@ func (c ConsumerSpec) Shared() bool { return strings.Contains(c.Name, queuePlace
 // ForQueue fills in the queue of a shared stream.
 func (c ConsumerSpec) ForQueue(q Queue) ConsumerSpec {
 	c.Name, c.Queue = strings.Replace(c.Name, queuePlaceholder, q.Name, 1), q
+	return c
+}
+
+// Strangers is the name of the queue that the queues of strangers make together: no queue has it alone.
+const Strangers = "strangers"
+
+// ForStrangers fills in queues of a shared stream that have one consumer together.
+func (c ConsumerSpec) ForStrangers(queues []Queue) ConsumerSpec {
+	c = c.ForQueue(Queue{Name: Strangers})
+	for _, q := range queues {
+		c.Filters = append(c.Filters, q.Filter)
+	}
 	return c
 }
 

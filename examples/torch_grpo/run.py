@@ -129,7 +129,8 @@ def evaluate(plane, args, when):
     if plane.ask("run", "show", run):
         return
     count = sum(1 for _ in pack.iterdir())
-    plane.open(run, pack, **args.common, steps=1, group_size=1, groups_per_batch=count, temperature=0)
+    settings = {"steps": 1, "group_size": 1, "groups_per_batch": count, "temperature": 0}
+    plane.open(run, pack, **args.common, **settings, estimator="reinforce_plus_plus")  # one rollout of a task compares with those of others
     print(f"held-out tasks, {when}:", flush=True)
     subprocess.run([sys.executable, HERE / "evaluate.py", run, "--dir", args.dir], check=True)
 

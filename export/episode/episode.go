@@ -9,10 +9,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/ledger"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -62,7 +62,7 @@ type Known struct {
 }
 
 // KnownOf is what books that are folded to their end know.
-func KnownOf(books *ledger.Ledger, rollout string) *Known {
+func KnownOf(books *books.Run, rollout string) *Known {
 	k := &Known{Config: books.Config}
 	for _, feed := range books.Feeds() {
 		step, member, masked := books.InBatch(feed, rollout)

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/rondo-rl/rondo/index/source"
 )
 
 // Limits bound a walk. A tree within them is indexed whole; what is outside is skipped and reported, but too many files
@@ -79,10 +77,4 @@ func (e *PartialError) Unwrap() []error {
 		list[i] = u.Err
 	}
 	return list
-}
-
-// Skip is an entry that is not in the tree, and why.
-type Skip struct {
-	Path   string        `json:"path"`
-	Reason source.Reason `json:"reason"`
 }

@@ -9,7 +9,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"iter"
 	"slices"
 )
@@ -18,18 +17,6 @@ import (
 type Digest [sha256.Size]byte
 
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
-
-// MarshalText makes hexadecimal its form in JSON.
-func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
-
-// UnmarshalText refuses all but 64 hexadecimal digits.
-func (d *Digest) UnmarshalText(text []byte) error {
-	if len(text) != 2*len(d) {
-		return fmt.Errorf("a digest of %d characters (want %d)", len(text), 2*len(d))
-	}
-	_, err := hex.Decode(d[:], text)
-	return err
-}
 
 // Node is a file or a folder. Names are bytes as the file system has them, not always UTF-8. A folder without an indexed
 // file below is not in the tree.

@@ -30,7 +30,6 @@ func Snapshot(ctx context.Context, tree fs.FS, limits Limits) (*Result, error) {
 		result.Files++
 		result.Bytes += f.Size
 	}
-	result.Skips = firstSkips(s.skips)
 	return result, s.partial()
 }
 
@@ -91,7 +90,7 @@ func (s *snapshot) entry(ctx context.Context, rules *ignore.Folder, path string,
 		reason = source.BadName // io/fs opens none
 	}
 	if reason != source.Indexed {
-		s.skip(path, reason)
+		s.skip(reason)
 		return Node{}, false
 	}
 	if s.seen.Add(1) > int64(s.limits.Files) {
@@ -107,7 +106,7 @@ func (s *snapshot) entry(ctx context.Context, rules *ignore.Folder, path string,
 		return node, len(node.Children) > 0 || node.Partial
 	}
 	if reason := source.ByName(name); reason != source.Indexed {
-		s.skip(path, reason)
+		s.skip(reason)
 		return Node{}, false
 	}
 	err := context.Cause(ctx)
@@ -116,7 +115,7 @@ func (s *snapshot) entry(ctx context.Context, rules *ignore.Folder, path string,
 		content, err = s.content(path, s.limits.FileBytes)
 	}
 	if errors.Is(err, errTooLarge) {
-		s.skip(path, source.TooLarge)
+		s.skip(source.TooLarge)
 		return Node{}, false
 	} else if err != nil {
 		return s.lost(path, name, nil, err).node, true
@@ -124,7 +123,7 @@ func (s *snapshot) entry(ctx context.Context, rules *ignore.Folder, path string,
 	s.read.Add(1)
 	m := memory{name: name, reason: source.Classify(name, content)}
 	m.stamp.size, m.digest = int64(len(content)), digestOf(content)
-	f := s.settle(path, m, false)
+	f := s.settle(m, false)
 	return f.node, f.keep
 }
 

@@ -23,14 +23,10 @@ type Result struct {
 	Files   int                   // in the tree
 	Bytes   int64                 // of them
 	Skipped map[source.Reason]int // entries that are not in the tree; an excluded folder is one
-	Skips   []Skip                // the first of them by path
 	Read    int                   // files that were read, as the state did not know them
 	State   *State                // for the next walk
 	Changed bool                  // whether the state is another than the one that the walk began with
 }
-
-// maxSkips bounds the list of what was skipped; the counts are of all.
-const maxSkips = 1000
 
 // errGone says that a folder which held files is empty now, and another one: a mount that is missing looks like that.
 var errGone = errors.New("it is empty, and not the folder that it was: is something not mounted? Delete the index's local state if it is right")
@@ -75,7 +71,6 @@ func Walk(ctx context.Context, dir string, known *State, limits Limits) (*Result
 		result.Files++
 		result.Bytes += f.Size
 	}
-	result.Skips = firstSkips(w.skips)
 	result.State = &State{limits: limits, inode: own.inode, device: own.device, root: memory}
 	result.Changed = w.changed.Load() || own.inode != known.inode || own.device != known.device
 	return result, w.partial()
@@ -110,7 +105,6 @@ type walker struct {
 
 	mu      sync.Mutex
 	skipped map[source.Reason]int
-	skips   []Skip
 	unknown []Unknown
 	missed  int // the number of unknown paths
 }
@@ -224,7 +218,7 @@ func (w *walker) entry(ctx context.Context, at openFolder, name string, known *r
 	}
 	kind := now.kind()
 	if reason := w.byKind(at.rules, name, kind, at.depth); reason != source.Indexed {
-		return w.skip(path, reason)
+		return w.skip(reason)
 	}
 	if w.seen.Add(1) > int64(w.limits.Files) {
 		w.stop(fmt.Errorf("%w (limit %d)", ErrTooManyFiles, w.limits.Files))
@@ -298,18 +292,18 @@ func same(root *os.Root, entry stamp) error {
 // file digests a file, unless its stamp is known.
 func (w *walker) file(at openFolder, now stamp, name, path string, known *memory) found {
 	if reason := source.ByName(name); reason != source.Indexed {
-		return w.skip(path, reason)
+		return w.skip(reason)
 	}
 	if now.size > w.limits.FileBytes {
-		return w.skip(path, source.TooLarge)
+		return w.skip(source.TooLarge)
 	}
 	if known != nil && known.folder == nil && known.stamp == now {
-		return w.settle(path, *known, true)
+		return w.settle(*known, true)
 	}
 	w.changed.Store(true)
 	content, now, err := w.content(at, name, w.limits.FileBytes)
 	if errors.Is(err, errTooLarge) {
-		return w.skip(path, source.TooLarge)
+		return w.skip(source.TooLarge)
 	} else if err != nil {
 		return w.lost(path, name, known, err)
 	}
@@ -318,32 +312,23 @@ func (w *walker) file(at openFolder, now stamp, name, path string, known *memory
 	if m.reason == source.Indexed {
 		m.digest = digestOf(content)
 	}
-	return w.settle(path, m, !now.racy(w.began))
+	return w.settle(m, !now.racy(w.began))
 }
 
 // settle makes a file's node of what is known of it.
-func (w *walker) settle(path string, m memory, recall bool) found {
+func (w *walker) settle(m memory, recall bool) found {
 	if m.reason != source.Indexed {
-		w.skip(path, m.reason)
+		w.skip(m.reason)
 		return found{memory: m, recall: recall}
 	}
 	return found{node: Node{Name: m.name, Digest: m.digest, Size: m.stamp.size}, keep: true, memory: m, recall: recall}
 }
 
-func (w *walker) skip(path string, reason source.Reason) found {
+func (w *walker) skip(reason source.Reason) found {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.skipped[reason]++
-	w.skips = append(w.skips, Skip{Path: path, Reason: reason})
-	if len(w.skips) >= 4*maxSkips {
-		w.skips = firstSkips(w.skips)
-	}
 	return found{}
-}
-
-func firstSkips(list []Skip) []Skip {
-	slices.SortFunc(list, func(a, b Skip) int { return cmp.Compare(a.Path, b.Path) })
-	return list[:min(len(list), maxSkips)]
 }
 
 // lost makes an entry that could not be looked at. What is known of it stays.

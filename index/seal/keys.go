@@ -126,9 +126,6 @@ func (k *Keys) word(use, word string) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// Overhead is by how many bytes sealing makes something longer.
-const Overhead = 28
-
 // ErrSealed means that bytes cannot be opened. They are damaged, were sealed with another key, or for another place.
 var ErrSealed = errors.New("cannot be opened: damaged, exchanged, or sealed with another key")
 

@@ -2,7 +2,6 @@ package source
 
 import (
 	"bytes"
-	"fmt"
 	"path"
 	"strings"
 	"unicode/utf8"
@@ -40,20 +39,6 @@ func (r Reason) String() string {
 
 // Valid reports whether this version knows the reason.
 func (r Reason) Valid() bool { return r < reasons }
-
-// MarshalText and UnmarshalText make the name its form in JSON, as a value and as a key.
-func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
-
-// UnmarshalText refuses a name that is not one of a reason.
-func (r *Reason) UnmarshalText(text []byte) error {
-	for i, name := range reasonNames {
-		if name == string(text) {
-			*r = Reason(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("%.40q is not a known reason to skip a file", text)
-}
 
 // Version changes when Classify decides otherwise than before, so that what was remembered of a file does not count any more.
 const Version = 1

@@ -12,6 +12,8 @@ type Server struct {
 	URL string // as in the run's configuration
 	// Load is what the server says; nil where it does not.
 	Load *inference.Load
+	// Stale is set where it was said at an earlier look, and the latest one failed.
+	Stale bool
 	// Slots are those that all generators have for it together. Allowed is what its ramp allows, and Limited is set where it has gone down once.
 	Slots, Allowed int
 	Limited        bool
@@ -69,6 +71,7 @@ func (e *estimate) look(now time.Time, s Server) {
 		e.turns = float64(s.Allowed)
 	case l == nil:
 		e.turns = most
+	case s.Stale: // nothing new
 	case l.Waiting > 0 || l.KVUsage >= nearlyFull:
 		runs := float64(max(1, l.Running))
 		e.turns = max(runs, (e.turns+runs)/2) // one look alone may have met it at the end of a long prompt

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rondo-rl/rondo/inference"
@@ -56,6 +57,7 @@ func TestCapacityOfOthers(t *testing.T) {
 		"memory nearly full":                    {Server{Slots: 64, Load: &inference.Load{Running: 20, KVUsage: 0.97}}, 20},
 		"idle":                                  {Server{Slots: 64, Load: &inference.Load{}}, 64},
 		"waits, and runs nothing":               {Server{Slots: 64, Load: &inference.Load{Waiting: 5}}, 1},
+		"waits, by an earlier look":             {Server{Slots: 64, Stale: true, Load: &inference.Load{Waiting: 5}}, 64},
 		"no metrics":                            {Server{Slots: 64, Allowed: 8}, 64},
 		"no metrics, and has told us to wait":   {Server{Slots: 64, Allowed: 8, Limited: true}, 8},
 		"runs more than the generators have of": {Server{Slots: 64, Load: &inference.Load{Running: 900, Waiting: 9}}, 64},
@@ -69,4 +71,24 @@ func TestCapacityOfOthers(t *testing.T) {
 			t.Errorf("%s: %d turns, want %d", name, got, s.want)
 		}
 	}
+}
+
+// TestLoadOutlastsABusyServer: a server that has said its load and does not answer the next look is busy. What it said holds for a while.
+func TestLoadOutlastsABusyServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, farm := newFarm(t, nil, nil)
+		farm.pages = map[string]string{"/metrics": "vllm:num_requests_running 5\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0.5\n"}
+		if l := f.load(t.Context(), "http://a/v1", ""); l.load == nil || l.load.Running != 5 || l.stale() {
+			t.Errorf("at first %+v", l)
+		}
+		farm.pages = nil
+		time.Sleep(2 * loadFor)
+		if l := f.load(t.Context(), "http://a/v1", ""); l.load == nil || l.load.Running != 5 || !l.stale() {
+			t.Errorf("when it does not answer %+v", l)
+		}
+		time.Sleep(noLoadFor)
+		if l := f.load(t.Context(), "http://a/v1", ""); l.load != nil {
+			t.Errorf("when it has not answered for long %+v", l.load)
+		}
+	})
 }

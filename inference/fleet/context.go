@@ -116,7 +116,7 @@ type fitted struct {
 // fit asks for no more tokens than the server's context has room for, behind the prompt that is known. A server that counts more in the prompt says so, and
 // is asked once more for what fits; where it does not say how much that is, for what it would give itself.
 func (f *Fleet) fit(ctx context.Context, client *inference.Client, c Call, at target) (answer fitted, failure *inference.Failure) {
-	most := c.Config.Sampling.MaxTokens
+	most := c.Sampling.MaxTokens
 	limit := f.contextOf(ctx, client, c, at)
 	if limit > 0 && c.scarce(limit, c.Prompt) {
 		return answer, scarceRoom(limit, c.Prompt)
@@ -148,7 +148,7 @@ func (f *Fleet) fit(ctx context.Context, client *inference.Client, c Call, at ta
 		}
 	}
 	answer.context = limit
-	if most < c.Config.Sampling.MaxTokens {
+	if most < c.Sampling.MaxTokens {
 		answer.limit, answer.most = limit, most
 	}
 	return answer, nil

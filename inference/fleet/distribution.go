@@ -43,7 +43,7 @@ func (d *distributions) of(key string) *distribution {
 
 // checked is a call whose turns are trained on and sampled from another distribution than the model's own.
 func (c Call) checked() bool {
-	return c.Config.Epochs == 0 && len(c.Config.Feeds) > 0 && c.Config.Endpoint != runfile.BuiltinEndpoint && c.Sampling.Explicit() && len(c.Sampling.Reshaped()) > 0
+	return c.Config.Epochs == 0 && len(c.Config.Feeds) > 0 && c.Config.Endpoint != runfile.BuiltinEndpoint && len(c.Sampling.Reshaped()) > 0
 }
 
 // wrongFor names the settings for which the server's log-probabilities are wrong. The first turn of a run at a server measures that; a server

@@ -302,7 +302,7 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	defer cancel()
 	asking = httptrace.WithClientTrace(asking, &httptrace.ClientTrace{WroteRequest: func(sent httptrace.WroteRequestInfo) { f.taken(at, sent.Err) }})
 	started := time.Now()
-	client := inference.Client{HTTP: f.http, APIKey: at.key, MaxTokens: c.Config.Sampling.MaxTokens, Beside: c.Config.TokenColumns.AnswerBytes(c.Config.Sampling),
+	client := inference.Client{HTTP: f.http, APIKey: at.key, MaxTokens: c.Sampling.MaxTokens, Beside: c.Config.TokenColumns.AnswerBytes(c.Config.Sampling),
 		FirstByte: time.Duration(limits.FirstByte), BetweenBytes: time.Duration(limits.BetweenBytes)}
 	fit := f.fit
 	if c.Tokens != nil {

@@ -161,7 +161,7 @@ func call(rollout string, slots int, hosts ...string) Call {
 		cfg.Endpoints = append(cfg.Endpoints, runfile.Endpoint{URL: "http://" + h + "/v1", Slots: slots})
 	}
 	return Call{
-		Run: "r", Config: &cfg, Affinity: rollout, Until: time.Now().Add(10 * time.Second),
+		Run: "r", Config: &cfg, Sampling: cfg.Sampling, Affinity: rollout, Until: time.Now().Add(10 * time.Second),
 		Request: func(model string, _ int) any { return map[string]string{"model": model} },
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/events/yamltext"
 )
 
@@ -28,7 +29,10 @@ type scopedKey struct {
 }
 
 // Everywhere is one key that is shown to every server that a run names, for deployments whose runs are all trusted.
-func Everywhere(key string) Keys { return Keys{everywhere: strings.TrimSpace(key)} }
+func Everywhere(key string) Keys {
+	wording.Conceal(key)
+	return Keys{everywhere: strings.TrimSpace(key)}
+}
 
 // maxKeys bounds a file of keys, maxKey a key in bytes.
 const (
@@ -53,7 +57,7 @@ func ReadKeys(text []byte) (Keys, error) {
 			Runs    []string `yaml:"runs"`
 		} `yaml:"keys"`
 	}
-	if err := yamltext.Unmarshal(text, &file, yaml.Strict()); err != nil {
+	if err := yamltext.Strict(text, &file); err != nil {
 		return Keys{}, errors.New(strings.TrimSpace(yaml.FormatError(err, false, false))) // without the lines around: somebody may have written a key there
 	}
 	if len(file.Keys) == 0 || len(file.Keys) > maxKeys {
@@ -74,6 +78,7 @@ func ReadKeys(text []byte) (Keys, error) {
 		if err != nil {
 			return Keys{}, fmt.Errorf("keys: %d (%s): %w", i, scope.Host, err)
 		}
+		wording.Conceal(key)
 		keys.list = append(keys.list, scopedKey{scope: scope, runs: k.Runs, key: key})
 	}
 	// The longest path first; among equals those for fewer runs.

@@ -38,7 +38,7 @@ func TestLatencyIsOfTheAnswer(t *testing.T) {
 					synctest.Wait()
 				}
 				asked := call(rollout, 1, hosts...)
-				asked.Fit, asked.Patient, asked.Config.Sampling.MaxTokens = true, true, 60
+				asked.Fit, asked.Patient, asked.Sampling.MaxTokens = true, true, 60
 				answer, err := f.Complete(t.Context(), asked)
 				if err != nil {
 					t.Fatal(err)

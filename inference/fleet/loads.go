@@ -23,8 +23,12 @@ const (
 // loaded is what a server has said of its load.
 type loaded struct {
 	load *inference.Load // nil: nothing
-	at   time.Time
+	at   time.Time       // of the latest look
+	read time.Time       // when the load was said
 }
+
+// stale reports whether the latest look failed, so that the load is that of an earlier one.
+func (l loaded) stale() bool { return l.read.Before(l.at) }
 
 // Servers are the servers of a run, with what they say of their load. first reports whether this process is the one that looks, of its peers; the others get nothing.
 func (f *Fleet) Servers(ctx context.Context, run string, cfg *runfile.RunConfig) (servers []Server, first bool) {
@@ -50,14 +54,15 @@ func (f *Fleet) Servers(ctx context.Context, run string, cfg *runfile.RunConfig)
 			s.Allowed, s.Limited = int(r.allowed)*peers, r.limited()
 		}
 		f.mu.Unlock()
-		s.Load = f.load(ctx, base, f.opts.Keys.For(run, base))
+		l := f.load(ctx, base, f.opts.Keys.For(run, base))
+		s.Load, s.Stale = l.load, l.stale()
 		servers = append(servers, s)
 	}
 	return servers, len(servers) > 0
 }
 
-// load is what a server says of its load; nil where it says nothing.
-func (f *Fleet) load(ctx context.Context, base, key string) *inference.Load {
+// load is what a server says of its load. One that has said it, and does not answer now, may be busy: what it said holds for noLoadFor.
+func (f *Fleet) load(ctx context.Context, base, key string) loaded {
 	f.mu.Lock()
 	l := f.loads[base]
 	f.mu.Unlock()
@@ -66,14 +71,16 @@ func (f *Fleet) load(ctx context.Context, base, key string) *inference.Load {
 		rests = noLoadFor
 	}
 	if !l.at.IsZero() && time.Since(l.at) < rests {
-		return l.load
+		return l
 	}
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	client := inference.Client{HTTP: f.http, APIKey: key}
-	l = loaded{at: time.Now()}
+	l.at = time.Now()
 	if said, err := client.Load(ctx, base); err == nil {
-		l.load = &said
+		l.load, l.read = &said, l.at
+	} else if l.at.Sub(l.read) >= noLoadFor {
+		l.load = nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,7 +88,7 @@ func (f *Fleet) load(ctx context.Context, base, key string) *inference.Load {
 		clear(f.loads)
 	}
 	f.loads[base] = l
-	return l.load
+	return l
 }
 
 // askSlots asks servers how many requests they sample at once whose first ramp keeps a call waiting. The caller holds the lock.

@@ -16,9 +16,13 @@ type State struct {
 	InFlight, Allowed int    // requests
 	Reduced           string // why its ramp was reduced last, as long as it has not come back to what it allowed before
 	Failures          int    // in a row
+	Away              string // the last of these failures, where nobody takes a connection or its circuit is open
 	Versions          map[string]int64
 	Used              time.Time
 }
+
+// awayFor is how long a server counts as away that nobody asks any more.
+const awayFor = 2 * time.Minute
 
 // Look lists the servers that are known, by their addresses, and counts the calls that wait for one.
 func (f *Fleet) Look() (states []State, waiting int) {
@@ -30,9 +34,13 @@ func (f *Fleet) Look() (states []State, waiting int) {
 		if r.reduced > 0 {
 			reduced = r.reducedBy
 		}
+		away := ""
+		if now.Sub(r.used) < awayFor && r.last != nil && r.failures > 0 && (r.open || unreachable(r.last)) {
+			away = r.last.Error()
+		}
 		states = append(states, State{
-			Reduced: reduced,
-			URL:     withoutPassword(r.url), Engine: r.engine, Resting: now.Before(r.until), Open: r.open, InFlight: r.inFlight, Allowed: r.room(), Failures: r.failures,
+			Reduced: reduced, Away: away,
+			URL: withoutPassword(r.url), Engine: r.engine, Resting: now.Before(r.until), Open: r.open, InFlight: r.inFlight, Allowed: r.room(), Failures: r.failures,
 			Versions: maps.Clone(r.versions), Used: r.used,
 		})
 	}

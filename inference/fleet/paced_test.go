@@ -22,6 +22,7 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/retry"
+	"github.com/rondo-rl/rondo/tests/nightly"
 )
 
 // paced is a load of rollouts that ask a server for turn after turn, as the generator does.
@@ -145,7 +146,7 @@ func TestPacedLoad(t *testing.T) {
 		p.http.Transport = w.transport
 		time.AfterFunc(down, w.stop)
 		time.AfterFunc(up, w.start)
-		p.run(t, 800, end)
+		p.run(t, nightly.Count(600, 800), end)
 		synctest.Wait() // the server has written its books
 		t.Logf("%v turns, %d failed tries; fewest under way %v; %d under way at %v", p.turns, p.lost, p.lows, full, p.reached[:min(8, len(p.reached))])
 		for begin, least := range p.lows {

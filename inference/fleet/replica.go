@@ -217,7 +217,8 @@ func (r *replica) rest(now time.Time, d time.Duration) {
 // fail counts a failure. The circuit opens when it is the server that is broken; the ramp is reduced when too many of its requests are.
 func (r *replica) fail(now time.Time, since int, caller string, f *inference.Failure) {
 	r.failures++
-	r.last = f
+	last := *f // who asked goes on with its own
+	r.last = &last
 	if since < r.begun {
 		return
 	}

@@ -19,7 +19,7 @@ func TestSpareRoom(t *testing.T) {
 		f, farm := newFarm(t, map[string]func(int, time.Duration) reply{"a": func(int, time.Duration) reply { return says }}, nil)
 		spare := func(prompt, limit int) error {
 			c := call("r", 4, "a")
-			c.Fit, c.Prompt, c.Config.Limits.Context, c.Config.Sampling.MaxTokens = true, prompt, limit, 20
+			c.Fit, c.Prompt, c.Config.Limits.Context, c.Sampling.MaxTokens = true, prompt, limit, 20
 			c.Spare = func(limit int) int { return limit / 4 }
 			_, err := f.Complete(t.Context(), c)
 			return err

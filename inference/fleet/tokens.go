@@ -14,7 +14,7 @@ import (
 // prompt that does not fit is no guess.
 func (f *Fleet) fitTokens(ctx context.Context, client *inference.Client, c Call, at target) (answer fitted, failure *inference.Failure) {
 	fit := func(prompt int) (most int, full *inference.Failure) {
-		c.Prompt, most = prompt, c.Config.Sampling.MaxTokens
+		c.Prompt, most = prompt, c.Sampling.MaxTokens
 		limit := f.contextOf(ctx, client, c, at)
 		answer.context = limit
 		if limit == 0 {

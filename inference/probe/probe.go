@@ -142,6 +142,9 @@ func (p *prober) tokens(turn events.TurnSampled, err error) {
 		}
 		p.add(OK, check.name, "", "the server gives %s", check.what)
 	}
+	if turn.TokensEstimated {
+		p.add(Warning, "usage", "let the server answer with usage", "the server counts no tokens: limits and budgets by tokens count one for each %d bytes of text", events.BytesPerToken)
+	}
 	if !turn.TextOnly {
 		p.add(OK, "usage", "", "it agrees with the tokens: %d of the prompt, %d sampled", turn.PromptTokens, turn.CompletionTokens)
 	}

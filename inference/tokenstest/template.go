@@ -17,6 +17,27 @@ type Message struct {
 	ToolCalls []Call `json:"tool_calls"`
 }
 
+// UnmarshalJSON reads a content that is a text, nothing, or a list of texts.
+func (m *Message) UnmarshalJSON(data []byte) error {
+	type plain Message // without this method
+	var in struct {
+		plain
+		Content json.RawMessage `json:"content"`
+	}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	*m = Message(in.plain)
+	var parts []struct{ Text string }
+	if json.Unmarshal(in.Content, &parts) != nil {
+		return json.Unmarshal(in.Content, &m.Content)
+	}
+	for _, p := range parts {
+		m.Content += p.Text
+	}
+	return nil
+}
+
 // Call is a tool call of a message.
 type Call struct {
 	ID       string `json:"id"`

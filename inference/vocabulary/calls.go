@@ -1,24 +1,31 @@
 package vocabulary
 
 import (
+	"encoding/json"
+	"io"
 	"regexp"
+	"slices"
 	"strings"
 )
 
-// callMarks begin a tool call in the templates of models, all but phiMark with one of markBegins.
+// callMarks begin a tool call in the templates of models, all with one of markBegins; the other marks are texts of their own.
 var callMarks = regexp.MustCompile("^(?:" + strings.Join([]string{
 	// Any tag that is named so, with or without bars, a prefix and more words behind: Hermes, Qwen, GLM, Granite, Phi, Kimi, DeepSeek, DSML, MiniMax, Seed,
 	// Hunyuan, Jamba, LFM, Nemotron, LongCat, FunctionGemma, Doubao, Olmo.
-	`<[|｜]?[^<>\s"'=]{0,40}(tool|function)[_▁ -]calls?[^<>\s"'=]{0,24}[|｜]?>`, `<TOOLCALL>`, `<\|FunctionCallBegin\|>`,
-	`<[^<>\s"'=]{0,24}(function|invoke)\s*(=|\sname\s*=)`, // Qwen-Coder, Llama, MiniMax, Step, DSML
-	`\[TOOL_CALLS?\]`,          // Mistral
-	`<\|python_(tag|start)\|>`, // Llama
-	`<\|(START_ACTION|action_start|tools_prefix|plugin)\|>`,                                            // Command, InternLM, Apertus
-	`<\|channel\|>\s*(commentary|analysis)\s+to\s*=`, `<\|start\|>\s*assistant\s+to\s*=`, `<\|call\|>`, // harmony
+	`<[|｜]?[^<>\s"'=]{0,40}(tool|function)[_▁ -]calls?[^<>\s"'=]{0,24}[|｜]?>`, `<TOOLCALL>`, `<tool_use>`, `<\|FunctionCallBegin\|>`,
+	`<(function|tool)calls?>`, `<use_mcp_tool>`, `<\|recipient\|>`, // Glaive, MiroThinker, Functionary
+	`<[^<>\s"'=]{0,24}(function|invoke)\s*(=|\sname\s*=)`,                                                        // Qwen-Coder, Llama, MiniMax, Step, DSML
+	`\[(TOOL|FUNCTION)_(CALL|REQUEST)S?\]`,                                                                       // Mistral, LM Studio
+	`<\|python_(tag|start)\|>`,                                                                                   // Llama
+	`<\|(START_ACTION|action_start|tools_prefix|plugin)\|>`,                                                      // Command, InternLM, Apertus
+	`<\|channel\|>\s*(commentary|analysis)\s+to\s*=`, `<\|start\|>\s*assistant\s+to\s*=`, `<\|(call|message)\|>`, // harmony
 }, "|") + ")")
 
+// wordMarks begin a call without a sign that all share: Phi, Gemma and others' fences, Qwen, Command R,
+// ReAct, and harmony whose own marks were taken out.
+var wordMarks = []string{"functools[{", "```tool_c", "✿FUNCTION✿", "Action: ```json", "\nAction Input:", "to=functions."}
+
 const (
-	phiMark    = "functools[{"
 	markBegins = "<["
 	// markBytes is how much of a text a mark takes at most.
 	markBytes = 256
@@ -26,8 +33,10 @@ const (
 
 // marked reports whether a text holds a mark. It looks only where one may begin: the expression alone takes 0.1 µs for each byte of a text.
 func marked(text string) bool {
-	if strings.Contains(text, phiMark) {
-		return true
+	for _, mark := range wordMarks {
+		if strings.Contains(text, mark) {
+			return true
+		}
 	}
 	for {
 		at := strings.IndexAny(text, markBegins)
@@ -41,10 +50,97 @@ func marked(text string) bool {
 	}
 }
 
+// pythonCalls are calls as Llama 4 and others write them: a list of calls of Python, or a name in a line of
+// its own behind Functionary's mark.
+var pythonCalls = regexp.MustCompile(`^(\[\s*[A-Za-z_][\w.-]*\((?s:.*)\)\s*\]$|>>>[A-Za-z_][\w.-]*\r?\n)`)
+
+// ownFields are fields that calls have and other objects hardly: what stands in a fence behind words has
+// one of them, or is what the words are about.
+var ownFields = []string{`"arguments"`, `"tool_calls"`, `"function_call"`}
+
+// bareCall reports whether a text, or a fenced block at its end, is calls and nothing else, as models write
+// them whose server has another parser.
+func bareCall(said string) bool {
+	text := strings.TrimSpace(said)
+	if inside, fenced := strings.CutSuffix(text, "```"); fenced {
+		at := max(0, strings.LastIndex(inside, "```"))
+		text = strings.TrimSpace(strings.TrimLeft(inside[at:], "`abcdefghijklmnopqrstuvwxyz_"))
+		own := func(field string) bool { return strings.Contains(text, field) }
+		if strings.TrimSpace(inside[:at]) != "" && !slices.ContainsFunc(ownFields, own) {
+			return false
+		}
+	}
+	if pythonCalls.MatchString(text) {
+		return true
+	}
+	if text == "" || text[0] != '{' && text[0] != '[' {
+		return false
+	}
+	d := json.NewDecoder(strings.NewReader(strings.ReplaceAll(text, "};", "}"))) // Llama writes a sign between them
+	for found := 0; ; found++ {
+		var value any
+		switch err := d.Decode(&value); {
+		case err == io.EOF:
+			return found > 0
+		case err != nil || !isCall(value, maxNested):
+			return false
+		}
+	}
+}
+
+// maxNested is how deep a call may be in others' fields, of which there are tool_calls and function.
+const maxNested = 3
+
+// Fields of a call's name and of its arguments, by the formats of models and of frameworks.
+var (
+	nameFields     = []string{"name", "function", "tool", "tool_name", "function_name", "action"}
+	argumentFields = []string{"arguments", "parameters", "args", "input", "action_input", "tool_input"}
+)
+
+// isCall reports whether a value of JSON is a call: an object with a name and arguments, one that holds calls
+// in a field, or a list of calls.
+func isCall(value any, nested int) bool {
+	if nested == 0 {
+		return false
+	}
+	if list, ok := value.([]any); ok {
+		return len(list) > 0 && !slices.ContainsFunc(list, func(v any) bool { return !isCall(v, nested-1) })
+	}
+	fields, ok := value.(map[string]any)
+	for _, holder := range []string{"tool_calls", "function_call", "function"} {
+		if inner := fields[holder]; ok && isCall(inner, nested-1) {
+			return true
+		}
+	}
+	named := slices.ContainsFunc(nameFields, func(field string) bool {
+		name, _ := fields[field].(string)
+		return name != ""
+	})
+	given := 0
+	for _, field := range argumentFields {
+		if fields[field] == nil {
+			continue
+		}
+		if given++; !arguments(fields[field]) {
+			return false
+		}
+	}
+	return named && given == 1
+}
+
+// arguments reports whether a value is an object, or the text of one; nil is none, and may be.
+func arguments(v any) bool {
+	if text, ok := v.(string); ok && json.Unmarshal([]byte(text), &v) != nil {
+		return false
+	}
+	_, object := v.(map[string]any)
+	return object || v == nil
+}
+
 // UnreadCall reports whether what a model said, and read has no call in it, holds a call that the server should have read. In thoughts a mark may be a word of the model's on
 // calls: it counts where nothing is said behind them, or the thoughts end with it.
 func UnreadCall(said, thoughts string) bool {
-	if marked(said) {
+	if marked(said) || bareCall(said) {
 		return true
 	}
 	thoughts = strings.TrimSpace(thoughts)

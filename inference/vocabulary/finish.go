@@ -17,6 +17,7 @@ var finishes = map[string][]string{
 		"eos", "eostoken", "endoftext", "endturn", "endofturn", "stopsequence", "stopstring", "stopword", "stoptoken", "stopstr", // TGI, Anthropic, Together, watsonx
 		"word",                                                       // llama.cpp's /completion
 		"complete", "completed", "done", "finish", "finished", "end", // Cohere, gateways
+		"endid", "kendid", "stopwords", "kstopwords", "eostokenid", "endofsequence", // TensorRT-LLM's executor
 	},
 	events.FinishToolCalls: {
 		"toolcalls", "functioncall",
@@ -27,13 +28,16 @@ var finishes = map[string][]string{
 	events.FinishLength: {
 		"length",
 		"maxtokens", "maxlength", "maxoutputtokens", "maxnewtokens", "maxcompletiontokens", "tokenlimit", "limit", "lengthlimit", "errorlimit", // Gemini, Anthropic, watsonx, Cohere
-		"modellength", "contextlength", "contextlengthexceeded", "modelcontextwindowexceeded", "contextwindowexceeded", "maxcontextlength", // Mistral, Anthropic
+		"klength", "maxtokensreached", "tokenlimitreached", "maxseqlen", "maxmodellen", "maxtotaltokens", "outputlimit", "truncated", // TensorRT-LLM's executor, gateways
+		"contextlimit", "contextfull", "contextoverflow", "contextwindowfull", "modellength", "contextlength", "contextlengthexceeded", "modelcontextwindowexceeded", "contextwindowexceeded",
+		"maxcontextlength", // Mistral, Anthropic
 	},
-	events.FinishRepetition: {"repetition", "repetitiondetected", "repetitive", "loop"}, // vLLM
+	events.FinishRepetition: {"repetition", "repetitiondetected", "repetitiondetection", "repetitive", "loop", "loopdetected"}, // vLLM
 	events.FinishFiltered: {
 		"contentfilter",
 		"contentfiltered", "guardrailintervened", "guardrail", "refusal", "safety", "recitation", "blocklist", "prohibitedcontent", "spii", "imagesafety", "language", // Bedrock, Anthropic, Gemini
-		"sensitive", "errortoxic", "blocked", "moderation", "flagged", "contentpolicyviolation", // Zhipu, Cohere
+		"modelarmor", "sensitive", "errortoxic", "blocked", "moderation", "flagged", "contentpolicyviolation", // Zhipu, Cohere
+		"imagerecitation", "imageprohibitedcontent", "contentblocked", "policyviolation", "safetyfilter", "toxicity", "unsafe", // Gemini, gateways
 	},
 	// vLLM and SGLang end turns with this word when they load new weights. Other servers have no word for that alone.
 	events.FinishAborted: {"abort"},
@@ -42,7 +46,8 @@ var finishes = map[string][]string{
 		"aborted", "cancelled", "canceled", "cancel", "usercancel", "usercancelled", "preempted", "preempt", "preemption",
 		"interrupted", "shutdown", "disconnect", "disconnected", "evicted", // TensorRT-LLM, Cohere
 		"failed", "failure", "internalerror", "servererror", "exception",
-		"timeout", "timedout", "timelimit", "networkerror", "insufficientsystemresource", "overloaded", "outofmemory", "oom", // DeepSeek, Zhipu, watsonx
+		"timeout", "timedout", "timelimit", "maxtime", "networkerror", "insufficientsystemresource", "overloaded", "outofmemory", "oom", // DeepSeek, Zhipu, watsonx
+		"ktimedout", "kcancelled", "requestcancelled", "expired", "deadlineexceeded", "killed", "clientdisconnect", "enginedead", "streamerror", "unavailable",
 	},
 }
 

@@ -3,8 +3,10 @@ package vocabulary
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -35,21 +37,30 @@ func ErrorBody(text []byte) (status int, said []byte) {
 	if text[0] == '{' || text[0] == '[' {
 		return errorIn(text)
 	}
+	failed := false
 	for line := range bytes.Lines(text) { // a stream that nobody asked for
-		field, data, _ := bytes.Cut(line, []byte(":"))
-		if name := string(bytes.TrimSpace(field)); name != "data" && name != "error" {
-			continue
-		}
-		if status, said := errorIn(bytes.TrimSpace(data)); status > 0 {
-			return status, said
+		name, data, _ := bytes.Cut(line, []byte(":"))
+		data = bytes.TrimSpace(data)
+		switch string(bytes.TrimSpace(name)) {
+		case "event":
+			failed = string(data) == "error"
+		case "data", "error":
+			if status, said := errorIn(data); status > 0 {
+				return status, said
+			}
+			if failed {
+				return http.StatusInternalServerError, data
+			}
 		}
 	}
 	return 0, nil
 }
 
-// errorForm are the forms of errors: OpenAI's and Google's error, Anthropic's type, older vLLM's and SGLang's object, FastAPI's detail.
+// errorForm are the forms of errors: OpenAI's and Google's error, Anthropic's type, older vLLM's and SGLang's object, FastAPI's detail, and those of gateways whose
+// status of HTTP is always that of success.
 type errorForm struct {
 	Error   json.RawMessage `json:"error"`
+	Kind    string          `json:"error_type"` // TGI
 	Object  string          `json:"object"`
 	Type    string          `json:"type"`
 	Message json.RawMessage `json:"message"`
@@ -57,6 +68,47 @@ type errorForm struct {
 	Code    json.RawMessage `json:"code"`
 	Status  json.RawMessage `json:"status"`
 	Choices json.RawMessage `json:"choices"`
+	Errors  json.RawMessage `json:"errors"`     // Cloudflare
+	Number  json.RawMessage `json:"error_code"` // Baidu
+	Said    json.RawMessage `json:"errorMessage"`
+	Fault   json.RawMessage `json:"fault"` // Apigee
+	Title   string          `json:"title"` // RFC 9457, with a status
+	Success *bool           `json:"success"`
+	Base    struct {        // MiniMax
+		Code json.RawMessage `json:"status_code"`
+	} `json:"base_resp"`
+	Response struct { // Tencent
+		Error json.RawMessage `json:"Error"`
+	} `json:"Response"`
+}
+
+// choiceError is the error of the first choice, where a gateway says it beside a turn that broke off.
+func (f *errorForm) choiceError() json.RawMessage {
+	var choices [1]struct {
+		Error json.RawMessage `json:"error"`
+	}
+	if bytes.Contains(f.Choices, []byte(`"error"`)) {
+		_ = json.Unmarshal(f.Choices, &choices) // what cannot be read is no answer, which its reader says
+	}
+	return choices[0].Error
+}
+
+// failed reports whether the form is one of an error.
+func (f *errorForm) failed(text []byte) bool {
+	if there(f.Error) || there(f.choiceError()) || f.Object == "error" || f.Type == "error" || there(f.Base.Code) {
+		return true
+	}
+	if answer := f.Choices != nil && string(f.Choices) != "null" || f.Object != ""; answer {
+		return false
+	}
+	causes := []json.RawMessage{f.Detail, f.Errors, f.Number, f.Said, f.Fault, f.Response.Error}
+	if slices.ContainsFunc(causes, there) || f.Success != nil && !*f.Success {
+		return true
+	}
+	if there(f.Code) || there(f.Status) {
+		return there(f.Message) || f.Title != ""
+	}
+	return there(f.Message) && (OverflowOf(http.StatusBadRequest, text) != nil || Filtered(http.StatusBadRequest, text))
 }
 
 func errorIn(text []byte) (status int, said []byte) {
@@ -68,28 +120,36 @@ func errorIn(text []byte) (status int, said []byte) {
 		text = list[0]
 	}
 	var form errorForm
-	if json.Unmarshal(text, &form) != nil {
-		return 0, nil
-	}
-	failed := there(form.Error) || form.Object == "error" || form.Type == "error"
-	if answer := form.Choices != nil || form.Object != ""; !answer {
-		failed = failed || there(form.Detail) || there(form.Message) && (there(form.Code) || there(form.Status))
-	}
-	if !failed {
+	err := json.Unmarshal(text, &form)
+	_, odd := errors.AsType[*json.UnmarshalTypeError](err) // a field of another type is no field of an error
+	if err != nil && !odd || !form.failed(text) {
 		return 0, nil
 	}
 	inner := form
-	_ = json.Unmarshal(form.Error, &inner) // a text has no more to say
+	for _, said := range []json.RawMessage{form.Error, form.choiceError()} {
+		_ = json.Unmarshal(said, &inner) // a text has no more to say
+	}
 	return statusOf(inner, form, text), text
 }
 
-// there reports whether a field says something: null, false and empty values do not.
+// there reports whether a field says something: null, false and empty values do not, nor does an object of them.
 func there(raw json.RawMessage) bool {
 	switch string(raw) {
 	case "", "null", "false", `""`, "{}", "[]", "0":
 		return false
 	}
-	return true
+	var fields map[string]json.RawMessage
+	if raw[0] != '{' || json.Unmarshal(raw, &fields) != nil {
+		return true
+	}
+	for _, field := range fields {
+		switch string(field) {
+		case "null", "false", `""`, "{}", "[]", "0":
+		default:
+			return true
+		}
+	}
+	return false
 }
 
 // statuses are those that words of an error stand for; the first one that is found counts.
@@ -113,7 +173,7 @@ func statusOf(inner, outer errorForm, text []byte) int {
 			return n
 		}
 	}
-	names := strings.ToLower(strings.Join([]string{inner.Type, string(inner.Code), string(inner.Status), string(outer.Code), string(outer.Status)}, " "))
+	names := strings.ToLower(strings.Join([]string{inner.Type, outer.Kind, string(inner.Code), string(inner.Status), string(outer.Code), string(outer.Status)}, " "))
 	for _, s := range statuses {
 		if s.words.MatchString(names) {
 			return s.status

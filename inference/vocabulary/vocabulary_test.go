@@ -10,14 +10,16 @@ import (
 // TestFinish: each server's word is one of a closed set, however it is spelt, and no word is the model's end by default.
 func TestFinish(t *testing.T) {
 	for want, words := range map[string][]string{
-		events.FinishStop:       {"stop", "STOP", "FinishReason.STOP", "eos", "eos_token", "EOS", "end_turn", "stop_sequence", "COMPLETE", "word"},
-		events.FinishToolCalls:  {"tool_calls", "TOOL_CALL", "tool_use", "function_call", "MALFORMED_FUNCTION_CALL"},
-		events.FinishLength:     {"length", "MAX_TOKENS", "max_length", "model_length", "max_output_tokens", "maxTokens", "limit", "model_context_window_exceeded", "FINISH_REASON_MAX_TOKENS"},
-		events.FinishRepetition: {"repetition", "REPETITION"},
-		events.FinishFiltered:   {"content_filter", "SAFETY", "recitation", "refusal", "guardrail_intervened", "sensitive", "ContentFilter", "PROHIBITED_CONTENT"},
-		events.FinishAborted:    {"abort", "ABORT"},
-		events.FinishFailed:     {"error", "aborted", "cancelled", "CANCELLED", "USER_CANCEL", "timeout", "insufficient_system_resource", "network_error", "ERROR"},
-		events.FinishUnknown:    {"", "null", "none", "not_finished", "OTHER", "FINISH_REASON_UNSPECIFIED", "load", "pause_turn", "a new word", "停止", "1", "finish_reason"},
+		events.FinishStop:      {"stop", "STOP", "FinishReason.STOP", "eos", "eos_token", "EOS", "end_turn", "stop_sequence", "COMPLETE", "word", "kEND_ID", "STOP_WORDS"},
+		events.FinishToolCalls: {"tool_calls", "TOOL_CALL", "tool_use", "function_call", "MALFORMED_FUNCTION_CALL"},
+		events.FinishLength: {"length", "MAX_TOKENS", "max_length", "model_length", "max_output_tokens", "maxTokens", "limit", "model_context_window_exceeded", "FINISH_REASON_MAX_TOKENS",
+			"kLENGTH", "max_tokens_reached", "context_full", "truncated"},
+		events.FinishRepetition: {"repetition", "REPETITION", "loop_detected"},
+		events.FinishFiltered: {"content_filter", "SAFETY", "recitation", "refusal", "guardrail_intervened", "sensitive", "ContentFilter", "PROHIBITED_CONTENT", "MODEL_ARMOR",
+			"IMAGE_RECITATION", "content_blocked", "unsafe"},
+		events.FinishAborted: {"abort", "ABORT"},
+		events.FinishFailed:  {"error", "aborted", "cancelled", "CANCELLED", "USER_CANCEL", "timeout", "insufficient_system_resource", "network_error", "ERROR", "max_time", "kTIMED_OUT", "deadline_exceeded", "stream_error"},
+		events.FinishUnknown: {"", "null", "none", "not_finished", "OTHER", "FINISH_REASON_UNSPECIFIED", "NOT_FINISHED", "success", "ok", "true", "IMAGE_OTHER", "load", "pause_turn", "a new word", "停止", "1", "finish_reason"},
 	} {
 		for _, word := range words {
 			if got := Finish(word); got != want {
@@ -39,18 +41,19 @@ func TestOverflowWords(t *testing.T) {
 		body   string
 		full   bool
 	}{
-		{400, "Prompt length (9000) exceeds maximum input length (8192)", true},                                                                              // TensorRT-LLM
-		{400, "The sum of prompt length (9000.0), query length (0) and max_tokens (100) should not exceed max_num_tokens (8192)", true},                      // TensorRT-LLM
-		{400, "default_max_tokens (-808) should be greater than 0, default_max_tokens (-808) = max_seq_len (8192) - prompt_len (9000)", true},                // TensorRT-LLM
-		{400, "the prompt of 9000 tokens exceeds the session length 8192", true},                                                                             // LMDeploy
-		{422, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8192. Given: 9000 `inputs` tokens and 100 `max_new_tokens`", true},      // TGI
-		{422, "Input validation error: `inputs` must have less than 8192 tokens. Given: 9000", true},                                                         // TGI
-		{400, "ContextWindowExceededError: prompt is too long: 9000 tokens > 8192 maximum", true},                                                            // LiteLLM, Anthropic
-		{400, "input length and `max_tokens` exceed context limit: 9000 + 100 > 8192, decrease input length or `max_tokens` and try again", true},            // Anthropic
-		{400, "the input length exceeds the context length", true},                                                                                           // Ollama
-		{400, "prompt too long; exceeded max context length by 808 tokens", true},                                                                            // Ollama
-		{400, "Requested tokens (9000) exceed context window of 8192", true},                                                                                 // llama-cpp-python
-		{400, "context shift is disabled", true},                                                                                                             // llama.cpp
+		{400, "Prompt length (9000) exceeds maximum input length (8192)", true},                                                                         // TensorRT-LLM
+		{400, "The sum of prompt length (9000.0), query length (0) and max_tokens (100) should not exceed max_num_tokens (8192)", true},                 // TensorRT-LLM
+		{400, "default_max_tokens (-808) should be greater than 0, default_max_tokens (-808) = max_seq_len (8192) - prompt_len (9000)", true},           // TensorRT-LLM
+		{400, "the prompt of 9000 tokens exceeds the session length 8192", true},                                                                        // LMDeploy
+		{422, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8192. Given: 9000 `inputs` tokens and 100 `max_new_tokens`", true}, // TGI
+		{422, "Input validation error: `inputs` must have less than 8192 tokens. Given: 9000", true},                                                    // TGI
+		{400, "ContextWindowExceededError: prompt is too long: 9000 tokens > 8192 maximum", true},                                                       // LiteLLM, Anthropic
+		{400, "input length and `max_tokens` exceed context limit: 9000 + 100 > 8192, decrease input length or `max_tokens` and try again", true},       // Anthropic
+		{400, "the input length exceeds the context length", true},                                                                                      // Ollama
+		{400, "prompt too long; exceeded max context length by 808 tokens", true},                                                                       // Ollama
+		{400, "Requested tokens (9000) exceed context window of 8192", true},                                                                            // llama-cpp-python
+		{400, "Prompt 超长", true},                 // Zhipu
+		{400, "context shift is disabled", true}, // llama.cpp
 		{400, "Input length (9000 tokens) exceeds the maximum allowed length (8192 tokens). Use a shorter input or enable --allow-auto-truncate.", true},     // SGLang
 		{400, "The input token count (9000) exceeds the maximum number of tokens allowed (8192).", true},                                                     // Gemini
 		{400, "Prompt contains 9000 tokens and 0 draft tokens, too large for model with 8192 maximum context length", true},                                  // Mistral
@@ -64,10 +67,40 @@ func TestOverflowWords(t *testing.T) {
 		{400, "prompt token count of 9000 exceeds the limit of 8192", true},
 		{400, `{"error":{"message":"no","code":"model_max_prompt_tokens_exceeded","type":"context_length_exceeded"}}`, true},
 		{400, "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 9000", true}, // Cohere
+		{400, "Please reduce your prompt; or completion length.", true},
+		{400, "ValueError: The sequence length 9000 is longer than the KV cache capacity", true},
+		{400, "total tokens 9000 would exceed the window 8192", true},
+		{400, "prompt exceeds n_ctx", true},
+		{400, "messages are too long for the model", true},
+		{400, "Your request's input has 9000 tokens, but this model supports at most 8192", true},
+		{400, "max_tokens must be at least 1, got -808.", true},                                                                                        // vLLM
+		{400, "max_completion_tokens must be positive, got -5", true},                                                                                  // gateways
+		{400, "Input length of input_ids is 9000, but `max_length` is set to 8192", true},                                                              // transformers
+		{400, "Malformed input request: expected maxLength: 100000, actual: 120000, please reformat your input and try again.", true},                  // Bedrock
+		{400, "Total tokens of image and text exceed max message tokens", true},                                                                        // Volcengine
+		{400, "the max input characters is 11200", true},                                                                                               // Baidu
+		{400, "Invalid 'messages[1].content': string too long. Expected a string with maximum length 10485760, but got one of 11000000.", true},        // OpenAI
+		{400, "Invalid 'messages': array too long. Expected an array with maximum length 2048, but got an array with length 2050 instead.", true},      // OpenAI
+		{400, `{"error":{"code":"string_above_max_length","param":"messages.[1].content","message":"Expected a string of length 1048576"}}`, true},     // OpenAI
+		{400, "Request body too large. Max size is 4 MB", true},                                                                                        // Azure
+		{400, "number of tokens in prompt (9000) is over the limit", true},                                                                             // AI21
+		{400, "The total number of tokens is 9000 which is over the 8192 limit", true},                                                                 // gateways
+		{400, "prompt (9000 tokens) does not fit into the context (8192)", true},                                                                       // gateways
+		{400, "conversation has 9000 tokens; the limit is 8192", true},                                                                                 // gateways
+		{400, "Requested 9000 tokens but the model only has 8192", true},                                                                               // gateways
+		{400, "Exceeded the model's limit of 8192 tokens", true},                                                                                       // gateways
+		{400, "Context window full", true},                                                                                                             // MLX
+		{400, "not enough context left for the completion", true},                                                                                      // MLX
+		{400, "No tokens left to generate: prompt has 9000 of 8192", true},                                                                             // gateways
+		{400, "The number of tokens to keep from the initial prompt is greater than the context length.", true},                                        // LM Studio
+		{400, "AssertionError: Total sequence length exceeds cache size in model.forward", true},                                                       // ExLlama
+		{400, "Unable to submit request because the input token count is 9000 but model only supports up to 8192. Reduce the input token count", true}, // Vertex
 		{413, "request entity too large", true},
 		{413, "<html>413 Request Entity Too Large</html>", true},
 		{500, `{"error":{"type":"exceed_context_size_error"}}`, true},
 
+		{400, "max_tokens: 64000 exceeds the model's output limit", false},
+		{429, "You exceeded the model's concurrency limit", false},
 		{400, "temperature must be non-negative", false},
 		{400, "max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas you provided 100000.", false},
 		{400, "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens for this model", false},
@@ -79,6 +112,14 @@ func TestOverflowWords(t *testing.T) {
 		{400, "image input exceeds the size limit of 20 MB", false},
 		{400, "prompt contains token id 200000, which exceeds the vocabulary size 151936", false},
 		{400, "The prompt exceeds our content policy limit", false},
+		{400, "max_tokens must be at least 1, got 0", false},
+		{400, "tools: array too long. Expected maximum length 128", false},
+		{400, "Invalid 'tools[0].function.description': string too long. Expected a string with maximum length 1024", false},
+		{400, "stop sequence exceeds limit of 4", false},
+		{400, "tool name exceeds the maximum length of 64", false},
+		{400, "context variable x is not defined in the chat template", false},
+		{400, "Request timed out: exceeds limit of 60 s", false},
+		{400, "number of requests exceeds the limit of 100 concurrent", false},
 		{429, "Request too large: input tokens per minute exceed the limit of 6000", false},
 		{401, "the prompt is too long", false},
 		{500, "This model's maximum context length is 2048 tokens.", false},
@@ -117,6 +158,42 @@ func TestUnreadCall(t *testing.T) {
 		"in thoughts, white space": {" \n", "I look.\n" + qwen + "\nNow I wait", true},
 		"thoughts end with it":     {"I will look.", "I look.\n" + qwen, true},
 		"thoughts speak of it":     {"The mark is explained.", "The template writes <tool_call> before a call. I explain that", false},
+		"llama, bare":              {"{\"name\": \"ls\", \"parameters\": {}}", "", true},
+		"a bare list":              {" [{\"name\": \"ls\", \"arguments\": {\"path\": \".\"}}]\n", "", true},
+		"bare in a fence":          {"```json\n{\"name\": \"ls\", \"arguments\": {}}\n```", "", true},
+		"openai's form":            {"{\"type\": \"function\", \"function\": {\"name\": \"ls\", \"arguments\": \"{}\"}}", "", true},
+		"arguments that are text":  {"{\"name\": \"ls\", \"arguments\": \"all of them\"}", "", false},
+		"harmony, without marks":   {"to=functions.ls <|message|>{}", "", true},
+		"gemma, as code":           {"```tool_code\nls()\n```", "", true},
+		"qwen, by signs":           {"✿FUNCTION✿: ls\n✿ARGS✿: {}", "", true},
+		"claude's":                 {"<tool_use>\n{\"name\": \"ls\"}", "", true},
+		"glaive":                   {"<functioncall> {\"name\": \"ls\", \"arguments\": '{}'}", "", true},
+		"mirothinker":              {"<use_mcp_tool>\n<server_name>files</server_name>", "", true},
+		"functionary":              {">>>ls\n{}", "", true},
+		"functionary, older":       {"<|recipient|> ls\n<|content|> {}", "", true},
+		"LM Studio":                {"[TOOL_REQUEST]{}[END_TOOL_REQUEST]", "", true},
+		"as Python":                {"[ls(path=\".\"), cat(file=\"a\")]", "", true},
+		"command, as text":         {"Action: ```json\n[{\"tool_name\": \"ls\", \"parameters\": {}}]\n```", "", true},
+		"reason and act":           {"Thought: I look.\nAction: ls\nAction Input: {}", "", true},
+		"without harmony's marks":  {"commentary to=functions.ls json{}", "", true},
+		"a fence of calls":         {"```tool_calls\n[]\n```", "", true},
+		"a fence behind words":     {"I look.\n```json\n{\"name\": \"ls\", \"arguments\": {}}\n```\n", "", true},
+		"an object behind words":   {"The config:\n```json\n{\"name\": \"build\", \"parameters\": {\"target\": \"x\"}}\n```\n", "", false},
+		"calls in a field":         {"{\"tool_calls\": [{\"name\": \"ls\", \"arguments\": {}}]}", "", true},
+		"an older field":           {"{\"function_call\": {\"name\": \"ls\", \"arguments\": \"{}\"}}", "", true},
+		"other names of fields":    {"{\"action\": \"ls\", \"action_input\": {\"path\": \".\"}}", "", true},
+		"claude's, bare":           {"{\"type\": \"tool_use\", \"id\": \"a\", \"name\": \"ls\", \"input\": {}}", "", true},
+		"two in lines":             {"{\"name\": \"ls\", \"arguments\": {}}\n{\"name\": \"ls\", \"arguments\": {}}", "", true},
+		"two with a sign":          {"{\"name\": \"ls\", \"parameters\": {}}; {\"name\": \"ls\", \"parameters\": {}}", "", true},
+		"a link":                   {"[the manual](https://example.org/a(b))", "", false},
+		"a remark in brackets":     {"[see the file (it is long)]", "", false},
+		"an input without a name":  {"{\"input\": {}, \"output\": {}}", "", false},
+		"a text as an input":       {"{\"name\": \"ls\", \"input\": \"a file\"}", "", false},
+		"code in a fence":          {"Use this:\n```python\nprint({'name': 'ls', 'arguments': {}})\n```", "", false},
+		"a prompt of Python":       {">>> ls\n3", "", false},
+		"no calls":                 {"[]", "", false},
+		"other JSON":               {"{\"name\": \"ls\", \"version\": \"1.0\"}", "", false},
+		"a call in a sentence":     {"Write {\"name\": \"ls\", \"arguments\": {}} to call it.", "", false},
 		"words":                    {"I called the tool. tool_calls are in the list.", "", false},
 		"a type":                   {"It returns Promise<ToolCall> and vector<function>.", "", false},
 		"nothing":                  {"", "", false},
@@ -147,6 +224,24 @@ func TestErrorBody(t *testing.T) {
 		"beside choices":        {`{"error":{"message":"died","code":502},"choices":[{"message":{"content":"half"}}]}`, 502},
 		"a stream":              {"data: {\"error\":{\"message\":\"no\",\"code\":500}}\n\ndata: [DONE]\n", 500},
 		"a named stream":        {"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\"}}\n\n", 500},
+		"tgi":                   {`{"error":"Model is overloaded","error_type":"overloaded"}`, 503},
+		"cloudflare":            {`{"success":false,"errors":[{"code":5007,"message":"No such model"}],"result":null}`, 500},
+		"without success":       {`{"success":false,"message":"no"}`, 500},
+		"minimax":               {`{"base_resp":{"status_code":1002,"status_msg":"rate limit"},"choices":null}`, 500},
+		"minimax, an answer":    {`{"base_resp":{"status_code":0,"status_msg":""},"choices":[{"message":{"content":"a"}}]}`, 0},
+		"baidu":                 {`{"error_code":17,"error_msg":"Open api daily request limit reached"}`, 500},
+		"tencent":               {`{"Response":{"Error":{"Code":"LimitExceeded","Message":"no"}}}`, 500},
+		"lambda":                {`{"errorMessage":"timeout","errorType":"Function.TimedOut"}`, 500},
+		"apigee":                {`{"fault":{"faultstring":"quota"}}`, 500},
+		"problem details":       {`{"type":"https://x/problem","title":"Bad Gateway","status":502}`, 502},
+		"spring":                {`{"timestamp":"x","status":503,"error":"Service Unavailable","path":"/v1"}`, 503},
+		"a full context alone":  {`{"message":"prompt is too long: 9000 tokens > 8192"}`, 400},
+		"in the choice":         {`{"object":"chat.completion","choices":[{"error":{"code":502,"message":"no"},"finish_reason":"stop"}]}`, 502},
+		"fields of other types": {`{"error":{"message":"no","code":503},"type":404,"success":"no"}`, 503},
+		"a stream's event":      {"event: error\ndata: {\"message\":\"died\"}\n\n", 500},
+		"null choices":          {`{"code":"InvalidParameter","message":"no","choices":null}`, 400},
+		"an error of nothing":   {`{"error":{"message":"","code":null},"choices":[{"message":{"content":"a"}}]}`, 0},
+		"a code of success":     {`{"code":0,"message":"success","choices":[{"message":{"content":"\"error\""}}]}`, 0},
 		"an answer":             {`{"object":"chat.completion","choices":[{"message":{"content":"{\"error\":1}"}}],"error":null}`, 0},
 		"tokens":                {`{"tokens":[1,2],"count":2}`, 0},
 		"an answer with detail": {`{"choices":[],"detail":"x"}`, 0},

@@ -28,7 +28,8 @@ const (
 	MaxSandboxes = 256
 	MaxServers   = 256
 	maxReport    = 128 << 10
-	maxText      = 256
+	maxText      = 256 // bytes of each
+	MaxAway      = 64  // bytes of what is wrong with a server
 	maxSlots     = 1 << 20
 )
 
@@ -99,6 +100,7 @@ type Server struct {
 	Allowed  int              `json:"allowed"`            // requests at once
 	Versions map[string]int64 `json:"versions,omitempty"` // that it served last, by policy
 	Failures int              `json:"failures,omitempty"` // in a row
+	Away     string           `json:"away,omitempty"`     // the last of them, where the server is away
 	Reduced  string           `json:"reduced,omitempty"`  // why it gets fewer requests than before
 	Used     time.Time        `json:"used"`
 }
@@ -179,7 +181,7 @@ func (r *Report) fits(subject string) bool {
 		texts = append(texts, m.Region)
 	}
 	for _, s := range r.Servers {
-		texts = append(texts, s.URL, s.Engine, s.Reduced)
+		texts = append(texts, s.URL, s.Engine, s.Reduced, s.Away)
 	}
 	for _, text := range texts {
 		if len(text) > maxText {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -18,8 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -85,9 +83,13 @@ func New(ctx context.Context, o Options) (*Tracing, error) {
 	if err != nil {
 		return nil, err
 	}
-	to, err := connect(ctx, o.Endpoint)
+	c, err := newCollector(o.Endpoint)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("traces: %w", err)
+	}
+	to, err := otlptrace.New(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("traces: %w", err)
 	}
 	e := newExporter(to, o.Logger, spans)
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(e.fault))
@@ -108,35 +110,6 @@ func off(endpoint string) bool {
 		return true
 	}
 	return endpoint == "" && os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == ""
-}
-
-// connect makes the exporter of the protocol that the environment names. It does not wait for the collector.
-func connect(ctx context.Context, endpoint string) (to sdktrace.SpanExporter, err error) {
-	if endpoint != "" {
-		if u, err := url.Parse(endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, fmt.Errorf("--otlp-endpoint: name a URL such as http://127.0.0.1:4318")
-		}
-	}
-	switch protocol := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf"); protocol {
-	case "http/protobuf":
-		var options []otlptracehttp.Option
-		if endpoint != "" {
-			options = append(options, otlptracehttp.WithEndpointURL(strings.TrimSuffix(endpoint, "/")+"/v1/traces"))
-		}
-		to, err = otlptracehttp.New(ctx, options...)
-	case "grpc":
-		var options []otlptracegrpc.Option
-		if endpoint != "" {
-			options = append(options, otlptracegrpc.WithEndpointURL(endpoint))
-		}
-		to, err = otlptracegrpc.New(ctx, options...)
-	default:
-		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q: use http/protobuf or grpc", protocol)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("traces: %w", err)
-	}
-	return to, nil
 }
 
 // samplerOf is the sampler that the environment names. A trace is kept or left by its id alone: the process that a rollout began in may trace nothing.

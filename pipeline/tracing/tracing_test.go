@@ -46,7 +46,7 @@ func (l *lines) count(text string) int {
 func alone(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL",
-		"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"} {
+		"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_COMPRESSION", "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"} {
 		t.Setenv(name, "")
 	}
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
@@ -67,17 +67,16 @@ func input(service string, e events.Event) tracing.Input {
 	return tracing.Input{Service: service, Subject: e.Subject(), Parent: tracing.Read(e.TraceParent), ID: e.ID, Time: e.Time, Delivered: 1}
 }
 
-// TestOneTrace: what services state of a rollout becomes one trace over either protocol, of which each process knows the first span without asking. Nothing that a model,
+// TestOneTrace: what services state of a rollout becomes one trace, plain or compressed, of which each process knows the first span without asking. Nothing that a model,
 // a tool or a user wrote is in it.
 func TestOneTrace(t *testing.T) {
 	const secret = "hunter2 is the password"
-	for _, protocol := range []string{"http/protobuf", "grpc"} {
-		t.Run(protocol, func(t *testing.T) {
+	for _, compression := range []string{"none", "gzip"} {
+		t.Run(compression, func(t *testing.T) {
 			alone(t)
-			t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+			t.Setenv("OTEL_EXPORTER_OTLP_COMPRESSION", compression)
 			c, log := collector.Start(t), natstest.Log(t)
-			endpoint := map[string]string{"http/protobuf": c.HTTP, "grpc": c.GRPC}[protocol]
-			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.HTTP)
 			servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
 			const rollout = "g000001-0"
 			sampler, generator, runner, scorer := begin(t, log, "", &lines{}), begin(t, log, "", &lines{}), begin(t, log, "", &lines{}), begin(t, log, "", &lines{})

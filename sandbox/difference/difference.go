@@ -173,7 +173,7 @@ func compare(name string, was, is *sandbox.File, most Bounds) (f File, differs b
 		return f, true
 	}
 	if old != now {
-		f.Lines, f.More = lines(old, now, most.Lines)
+		f.Lines, f.More = Lines(old, now, around, most.Lines)
 	}
 	return f, f.Note != "" || f.What != Changed || len(f.Lines) > 0
 }
@@ -223,7 +223,9 @@ func textOf(f *sandbox.File, limit int64) (text string, ok bool) {
 // around is how many lines that stayed are shown around those that changed.
 const around = 3
 
-func lines(old, now string, most int) (list []Line, more int) {
+// Lines is how one text became another, with so many lines around each change that stayed. more
+// counts those beyond most.
+func Lines(old, now string, around, most int) (list []Line, more int) {
 	text, err := udiff.ToUnified("", "", old, udiff.Lines(old, now), around)
 	if err != nil { // edits of its own fit
 		return nil, 0

@@ -170,6 +170,8 @@ type Session struct {
 	Used int64
 	// Replay lets nothing be fetched: what the run has kept is all there is.
 	Replay bool
+	// Model answers what is asked of the proxy's own address but for the registries; nil is none.
+	Model http.Handler
 	// Refused are, for a replay, the URLs that were refused when it was recorded, with the reasons.
 	Refused map[string]string
 }

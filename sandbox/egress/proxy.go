@@ -20,6 +20,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -29,7 +30,6 @@ type Proxy struct {
 	session Session
 	address string // as the sandbox knows it
 	server  *http.Server
-	ctx     context.Context
 	cancel  context.CancelFunc
 	serving sync.WaitGroup
 	fetched atomic.Int64 // bytes that registries were asked for on its behalf
@@ -44,7 +44,7 @@ type Proxy struct {
 // Serve answers a sandbox's connections until the proxy is closed.
 func (g *Gateway) Serve(listener net.Listener, session Session) *Proxy {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &Proxy{gateway: g, session: session, address: listener.Addr().String(), ctx: ctx, cancel: cancel, used: session.Used}
+	p := &Proxy{gateway: g, session: session, address: listener.Addr().String(), cancel: cancel, used: session.Used}
 	p.server = &http.Server{
 		Handler: p, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader, ErrorLog: log.New(io.Discard, "", 0),
 		BaseContext: func(net.Listener) context.Context { return ctx },
@@ -145,10 +145,16 @@ func (p *Proxy) spent() bool {
 
 // ServeHTTP answers one request of the sandbox.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	whole := r // an answer of the model may take longer
 	ctx, cancel := context.WithTimeout(r.Context(), requestTime)
 	defer cancel()
 	r = r.WithContext(ctx)
 	w.Header()["Date"] = nil // what is answered again is the same
+	own := r.Method != http.MethodConnect && (r.URL.Host == "" || r.URL.Host == p.address)
+	if model := p.session.Model; model != nil && own && !slices.ContainsFunc(runfile.Registries, func(name string) bool { return strings.HasPrefix(r.URL.Path, "/"+name+"/") }) {
+		model.ServeHTTP(w, whole)
+		return
+	}
 	switch {
 	case p.spent():
 		p.refuse(w, r, fmt.Sprintf("the rollout has used its %d bytes of network (network.bytes)", p.session.Network.Limit()))
@@ -156,7 +162,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.refuse(w, r, p.session.Refused[shorten(shown(r), maxURL)])
 	case r.Method == http.MethodConnect:
 		p.tunnel(w, r)
-	case r.URL.Host == "" || r.URL.Host == p.address:
+	case own:
 		p.registry(w, r)
 	default:
 		p.forward(w, r)

@@ -19,8 +19,8 @@ import (
 func TestFirstProcess(t *testing.T) {
 	program.NeedSandbox(t)
 	dir := t.TempDir()
-	owner := filepath.Join(dir, "rondo")
-	rondo, err := os.ReadFile(program.Binary(t))
+	owner := filepath.Join(dir, "rondo-bench")
+	rondo, err := os.ReadFile(program.Bench(program.Binary(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestFirstProcess(t *testing.T) {
 	}
 	expect := func(want string) {
 		t.Helper()
-		out, err := exec.Command(owner, "bench", "sandbox", "--pairs", "1", "--held", "0", "--json").Output()
+		out, err := exec.Command(owner, "sandbox", "--pairs", "1", "--held", "0", "--json").Output()
 		var said struct {
 			FirstProcess string `json:"first_process"`
 		}

@@ -93,15 +93,16 @@ func guarded(ctx context.Context, spec Spec, outcome Outcome) (Outcome, error) {
 		_, _ = rand.Read(seed[:]) // never fails
 		random = mathrand.New(mathrand.NewChaCha8(seed))
 	}
+	kinds, kind := [2][]canary.Site{sites, canary.Shorter(sites)}, random.IntN(2)
 	for _, wrong := range deal(random) {
 		if outcome.Reward <= 0 || canary.Count(sites) == 0 {
 			break
 		}
 		further := repeated
 		if wrong {
-			further = planted
+			further, kind = planted, 1-kind // two canaries are never of one kind alone
 		}
-		if err := further(ctx, spec, sites, random, &outcome); err != nil {
+		if err := further(ctx, spec, kinds[kind], random, &outcome); err != nil {
 			return Outcome{Verifier: InProcess}, err
 		}
 	}

@@ -139,6 +139,9 @@ func parseJSON(data []byte) (map[string]float64, error) {
 		}
 		return checked(map[string]float64{rewardKey: *reward})
 	}
+	if name := wording.Twice(data); name != "" {
+		return nil, fmt.Errorf("%.100q is there twice", name)
+	}
 	var found map[string]*float64
 	if err := json.Unmarshal(data, &found); err != nil {
 		return nil, wording.Plain(err)

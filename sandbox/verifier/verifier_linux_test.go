@@ -120,6 +120,7 @@ func TestRewardFiles(t *testing.T) {
 		{"string", write("reward.json", `{"reward": "1"}`), 0, verifier.ClassBadReward},
 		{"null", write("reward.json", `{"reward": null}`), 0, verifier.ClassBadReward},
 		{"bare null", write("reward.json", `null`), 0, verifier.ClassBadReward},
+		{"two rewards", write("reward.json", `{"reward": 0, "reward": 1}`), 0, verifier.ClassBadReward},
 		{"nested", write("reward.json", `{"reward": 1, "more": {"a": 1}}`), 0, verifier.ClassBadReward},
 		{"overflow", write("reward.json", `{"reward": 1e999}`), 0, verifier.ClassBadReward},
 		{"infinite text", write("reward.txt", "inf"), 0, verifier.ClassBadReward},

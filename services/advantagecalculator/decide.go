@@ -24,7 +24,7 @@ type Decider struct {
 
 // NewDecider makes the decider of one run.
 func NewDecider(run string, cfg runfile.RunConfig) (*Decider, error) {
-	estimate, err := advantage.Recorded(cfg.Rules, cfg.Advantage.Estimator, cfg.Advantage.Params)
+	estimate, err := advantage.New(cfg.Advantage.Estimator, cfg.Advantage.Params)
 	return &Decider{run: run, cfg: cfg, estimate: estimate}, err
 }
 

@@ -50,7 +50,7 @@ func TestRunOfManyTimesItsStream(t *testing.T) {
 		size, body, times = 64<<20, 96<<10, 96
 	}
 	natstest.Virtual(t, func(t *testing.T) {
-		log := natstest.Log(t)
+		log := natstest.LogWithDisk(t)
 		cfg := runfile.DefaultRunConfig()
 		cfg.Log.MaxBytes, cfg.Log.Keep = size, runfile.KeepOpen
 		open(t, log, "r", cfg)

@@ -16,7 +16,7 @@ func closed(t *testing.T) *Dashboard {
 	t.Helper()
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "live", servicetest.Config("fix"))
-	d, err := New(t.Context(), servicetest.Env(t, log), Access{Token: secret})
+	d, err := New(t.Context(), servicetest.Env(t, log), Access{Token: secret}, tokenText)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestLink(t *testing.T) {
 	if answer := ask(t, closed(t), http.MethodGet, "/runs/live", with); answer.StatusCode != http.StatusOK {
 		t.Errorf("after a restart the cookie is answered by %s", answer.Status)
 	}
-	other, err := New(t.Context(), servicetest.Env(t, natstest.Log(t)), Access{})
+	other, err := New(t.Context(), servicetest.Env(t, natstest.Log(t)), Access{}, tokenText)
 	if err != nil {
 		t.Fatal(err)
 	}

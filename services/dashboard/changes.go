@@ -4,27 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/export/episode"
-	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/difference"
 	"github.com/rondo-rl/rondo/storage"
-	"github.com/rondo-rl/rondo/storage/parts"
 )
 
 // Bounds of a page of changes.
 var shownChanges = difference.Bounds{Files: 40, Bytes: 256 << 10, Lines: 400}
 
-const (
-	// maxCompared bounds what is read of a workspace's change, or of a snapshot, as it is stored.
-	maxCompared = 256 << 20
-	// maxChanged bounds the bytes of lines on a page.
-	maxChanged = 512 << 10
-)
+// maxChanged bounds the bytes of lines on a page.
+const maxChanged = 512 << 10
 
 // changesPage is what differs between two moments of a rollout's workspace.
 type changesPage struct {
@@ -66,14 +59,6 @@ func changedBy(r *events.Rollout, turn int) (s stretch, ok bool) {
 	return s, true
 }
 
-// changedInAll is the workspace before and behind the whole rollout, as far as it has come.
-func changedInAll(r *events.Rollout) stretch {
-	if r.Finished != nil && r.Finished.Workspace != nil {
-		return stretch{nil, r.Finished.Workspace}
-	}
-	return stretch{nil, r.Workspace()}
-}
-
 // changes shows how a turn, or a whole rollout, changed the workspace.
 func (d *Dashboard) changes(w http.ResponseWriter, r *http.Request) error {
 	p := &changesPage{Here: "runs", Run: r.PathValue("run"), Turn: -1}
@@ -89,7 +74,7 @@ func (d *Dashboard) changes(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p.At, p.Rollout = at, e.Rollout.ID
-	changed, ok := changedInAll(&e.Rollout), true
+	changed, ok := stretch{nil, episode.Left(&e.Rollout)}, true
 	p.Title = "Changes of rollout " + p.Rollout
 	if p.Turn >= 0 {
 		p.Title = fmt.Sprintf("Changes of turn %d", p.Turn)
@@ -118,8 +103,8 @@ func (d *Dashboard) compare(ctx context.Context, p *changesPage, e *episode.Epis
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	files, more, err := difference.Between(d.stored(ctx, &task.Snapshot), d.stored(ctx, changed.before), d.stored(ctx, changed.after), shownChanges)
-	if errors.Is(err, errLarge) || storage.IsUnusable(err) {
+	files, more, err := episode.Changes(ctx, d.log.Store(), task.Snapshot, changed.before, changed.after, shownChanges)
+	if errors.Is(err, episode.ErrLargeWorkspace) || storage.IsUnusable(err) {
 		return &refusal{http.StatusNotFound, "The changes cannot be shown here: " + clip(err.Error(), 300) + "."}
 	}
 	if err != nil {
@@ -144,35 +129,4 @@ func (d *Dashboard) compare(ctx context.Context, p *changesPage, e *episode.Epis
 		p.Files = append(p.Files, shown)
 	}
 	return nil
-}
-
-// errLarge says that something is larger than a page reads.
-var errLarge = fmt.Errorf("the workspace has more than %d MiB", maxCompared>>20)
-
-// stored opens a snapshot or a change; nil is none.
-func (d *Dashboard) stored(ctx context.Context, ref *storage.Ref) sandbox.Source {
-	if ref == nil || ref.Key == "" {
-		return nil
-	}
-	return func() (io.ReadCloser, error) {
-		from, _, err := parts.Open(ctx, d.log.Store(), *ref, nil)
-		if err != nil {
-			return nil, err
-		}
-		return &bounded{from, maxCompared}, nil
-	}
-}
-
-// bounded fails where more is read than it has left.
-type bounded struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *bounded) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return 0, errLarge
-	}
-	return n, err
 }

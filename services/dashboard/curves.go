@@ -3,6 +3,7 @@ package dashboard
 import (
 	"time"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/events"
 )
 
@@ -72,22 +73,11 @@ func (f *flows) halve() {
 	f.points, f.width = half, 2*f.width
 }
 
-// count counts an event, as the books have it.
-func (f *flows) count(e events.Event) error {
-	p := f.at(e.Time)
-	switch e.Type {
-	case events.RolloutStartedType:
-		p.Started++
-	case events.RolloutScoredType:
-		p.Scored++
-	case events.RolloutFailedType:
-		p.Failed++
-	case events.RolloutFinishedType:
-		finished, err := events.Data[events.RolloutFinished](e)
-		p.Sampled += int64(finished.Sampled)
-		return err
-	}
-	return nil
+// count counts what an event has added to the totals of the run.
+func (f *flows) count(now time.Time, n books.Totals) {
+	p := f.at(now)
+	p.Started, p.Scored, p.Failed = p.Started+n.Started, p.Scored+n.Scored, p.Failed+n.Failed
+	p.Sampled += n.Sampled
 }
 
 // place notes the stage that has a rollout now; "" is none.

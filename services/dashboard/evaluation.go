@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/evaluation"
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/ledger"
 )
 
 const (
@@ -121,7 +121,7 @@ func (d *Dashboard) measure(r *http.Request, run string, p *evaluationPage) (*me
 	}
 	attempts, notes := b.state.Attempts()
 	m := &measured{seq: seq, config: b.state.Config, attempts: attempts, comparison: map[string]*compared{}}
-	if b.state.FirstFeed() != ledger.NoFeed {
+	if b.state.FirstFeed() != books.NoFeed {
 		notes = append(notes, "this is a training run: its versions are mixed, and its tasks were chosen as it learnt")
 	} else if missing := b.state.Missing(); ended && missing != "" {
 		notes = append(notes, missing)

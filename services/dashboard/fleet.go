@@ -3,13 +3,14 @@ package dashboard
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/pipeline/presence"
 )
@@ -17,55 +18,16 @@ import (
 // maxProcesses bounds the processes that are remembered: of more, the one that was silent longest is left out.
 const maxProcesses = 256
 
-// present is what processes said of themselves last. It is on no log, and gone when they are.
-type present struct {
-	mu    sync.Mutex
-	heard map[string]process // by service and name
-}
-
-type process struct {
-	presence.Report
-	at time.Time
-}
-
 // hear listens until the context ends. A dashboard that may not listen shows nobody.
-func hear(ctx context.Context, env pipeline.Env) *present {
-	p := &present{heard: map[string]process{}}
-	stop, err := presence.Hear(env.Log.Conn(), func(r presence.Report) { p.take(r, time.Now()) })
+func hear(ctx context.Context, env pipeline.Env) *presence.Roster {
+	present := presence.NewRoster(maxProcesses)
+	stop, err := presence.Hear(env.Log.Conn(), func(r presence.Report) { present.Take(r, time.Now()) })
 	if err != nil {
 		env.Logger.Warn("fleet unknown", "error", err)
-		return p
+		return present
 	}
 	context.AfterFunc(ctx, stop)
-	return p
-}
-
-func (p *present) take(r presence.Report, now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.heard[r.Service+"."+r.Name] = process{r, now}
-	if len(p.heard) <= maxProcesses {
-		return
-	}
-	oldest := slices.MinFunc(slices.Collect(maps.Keys(p.heard)), func(a, b string) int { return p.heard[a].at.Compare(p.heard[b].at) })
-	delete(p.heard, oldest)
-}
-
-// now lists the processes that have spoken of late, by service and name.
-func (p *present) now(at time.Time) (list []process) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for name, said := range p.heard {
-		if at.Sub(said.at) > presence.Gone {
-			delete(p.heard, name)
-			continue
-		}
-		list = append(list, said)
-	}
-	slices.SortFunc(list, func(a, b process) int {
-		return cmp.Or(strings.Compare(a.Service, b.Service), strings.Compare(a.Name, b.Name))
-	})
-	return list
+	return present
 }
 
 // fleetView is what the page of the fleet shows.
@@ -126,10 +88,10 @@ func (d *Dashboard) fleetPage(w http.ResponseWriter, r *http.Request) error {
 		}
 		return servers[url]
 	}
-	for _, p := range d.fleet.now(now) {
+	for _, p := range d.fleet.Present(now) {
 		v.Waiting += p.Waiting
 		if p.Runner != nil {
-			v.Runners = append(v.Runners, p.view(now))
+			v.Runners = append(v.Runners, viewRunner(p.Report, now))
 		}
 		if p.Mirror != nil {
 			v.Mirrors = append(v.Mirrors, *p.Mirror)
@@ -165,8 +127,23 @@ func (d *Dashboard) fleetPage(w http.ResponseWriter, r *http.Request) error {
 // maxServers bounds the servers on the page.
 const maxServers = 500
 
-func (p process) view(now time.Time) runnerView {
-	v := runnerView{Report: p.Report, Age: now.Sub(p.Started).Truncate(time.Second), More: max(0, p.Runner.Working+p.Runner.Held-len(p.Runner.Sandboxes))}
+// serversAway tells of those among a run's inference servers that are away.
+func (d *Dashboard) serversAway(servers []runfile.Endpoint) (away []string) {
+	for _, p := range d.fleet.Present(time.Now()) {
+		for _, s := range p.Servers {
+			asked := func(e runfile.Endpoint) bool { return strings.TrimRight(e.URL, "/") == strings.TrimRight(s.URL, "/") }
+			if s.Away == "" || !slices.ContainsFunc(servers, asked) {
+				continue
+			}
+			away = append(away, fmt.Sprintf("The inference server %s is away for %s: %d requests failed in a row, the last one: %s", s.URL, p.Name, s.Failures, s.Away))
+		}
+	}
+	return away
+}
+
+// viewRunner is a tool runner as the page shows it.
+func viewRunner(p presence.Report, now time.Time) runnerView {
+	v := runnerView{Report: p, Age: now.Sub(p.Started).Truncate(time.Second), More: max(0, p.Runner.Working+p.Runner.Held-len(p.Runner.Sandboxes))}
 	for _, s := range p.Runner.Sandboxes {
 		v.Sandboxes = append(v.Sandboxes, sandboxView{s, max(0, now.Sub(s.Since)).Truncate(time.Second)})
 	}

@@ -40,22 +40,39 @@ func TestFleet(t *testing.T) {
 		m.Policy, m.Region = "small", region
 		speak(presence.MirrorService, presence.MirrorName("small", region), presence.Report{Mirror: &m})
 	}
-	natstest.Eventually(t, "the processes are heard", func() bool { return len(d.d.fleet.now(time.Now())) == 6 })
+	natstest.Eventually(t, "the processes are heard", func() bool { return len(d.d.fleet.Present(time.Now())) == 6 })
 	d.has("/fleet", "<strong>london</strong> small\n<small>version 2</small>", "<strong>New York</strong> small\n<small>version 1, 1 behind since 75 s</small>", "no version, 2 behind since 9 s")
 	d.has("/fleet", "r1", "host-1", "1 of 4 turns run", "1 of 128 sandboxes", "gpu", `href="/runs/live/rollouts/g000001-0">g000001-0</a> works`, `g000001-1</a> waits`, "1h0m0s",
 		"6 calls wait for one", "10 of 64 requests · asked 0 ms ago", "version 1, 1 behind", "5 failed in a row · fewer requests: 6 of 20 requests failed", "circuit open", "vllm")
-	if now := d.d.fleet.now(time.Now().Add(2 * presence.Gone)); len(now) != 0 {
+	if now := d.d.fleet.Present(time.Now().Add(2 * presence.Gone)); len(now) != 0 {
 		t.Errorf("%d processes that are silent are still there", len(now))
 	}
+}
+
+// TestServerIsAway: a run's page says that one of its inference servers is away, and of no other.
+func TestServerIsAway(t *testing.T) {
+	d := newDesk(t)
+	cfg := servicetest.Config("fix")
+	cfg.Endpoint = "http://10.0.0.1:8000/v1"
+	servicetest.OpenRun(t, d.log, "live", cfg)
+	say := func(servers ...presence.Server) {
+		d.d.fleet.Take(presence.Report{Service: "generator", Name: "g1", Servers: servers}, time.Now())
+	}
+	say(presence.Server{URL: cfg.Endpoint, Failures: 1}, presence.Server{URL: "http://10.0.0.9/v1", Failures: 3, Away: "of others"})
+	if page := d.show("/runs/live"); strings.Contains(page, "is away") {
+		t.Error("a server that answers is away, or one of another run")
+	}
+	say(presence.Server{URL: cfg.Endpoint + "/", Failures: 3, Away: "connection refused <script>"})
+	d.has("/runs/live", "is away for g1: 3 requests failed in a row, the last one: connection refused &lt;script&gt;")
 }
 
 // TestFleetIsBounded: however many processes speak, and whatever they say, a bounded part of it is kept and shown as text.
 func TestFleetIsBounded(t *testing.T) {
 	d := newDesk(t)
 	for n := range 3 * maxProcesses {
-		d.d.fleet.take(presence.Report{Service: "toolrunner", Name: fmt.Sprintf("r%03d", n), Instance: evils[n%len(evils)], Runner: &presence.Runner{Labels: evils}}, time.Now().Add(time.Duration(n)))
+		d.d.fleet.Take(presence.Report{Service: "toolrunner", Name: fmt.Sprintf("r%03d", n), Instance: evils[n%len(evils)], Runner: &presence.Runner{Labels: evils}}, time.Now().Add(time.Duration(n)))
 	}
-	if n := len(d.d.fleet.now(time.Now())); n != maxProcesses {
+	if n := len(d.d.fleet.Present(time.Now())); n != maxProcesses {
 		t.Errorf("%d processes are kept", n)
 	}
 	if page := d.show("/fleet"); strings.Contains(page, "<script>alert") || strings.Contains(page, "<img") || strings.Contains(page, "r000") {

@@ -40,6 +40,7 @@ type rolloutPage struct {
 	Items                  []item
 	Pager                  pager
 	Changes                bool // the workspace is another one than the task's snapshot
+	Printed                episode.Printed
 }
 
 type component struct {
@@ -159,6 +160,19 @@ func (d *Dashboard) known(r *http.Request) (*episode.Known, func(), error) {
 	return episode.KnownOf(b.state.books, r.PathValue("rollout")), release, nil
 }
 
+// printed reads what was printed about a rollout. Few are read at once, as each takes the memory of its outputs.
+func (d *Dashboard) printed(ctx context.Context, r *events.Rollout) episode.Printed {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	select {
+	case d.reads <- struct{}{}:
+		defer func() { <-d.reads }()
+		return episode.PrintedBy(ctx, d.log.Store(), r)
+	case <-ctx.Done():
+		return episode.Printed{Unread: []string{"outputs are not shown: other pages are read"}}
+	}
+}
+
 // rollout shows a rollout turn by turn.
 func (d *Dashboard) rollout(w http.ResponseWriter, r *http.Request) error {
 	e, at, err := d.read(r)
@@ -166,7 +180,8 @@ func (d *Dashboard) rollout(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := &rolloutPage{Title: "Rollout " + e.Rollout.ID, Here: "runs", Run: r.PathValue("run"), Task: e.Trajectory.Task, At: at, E: e, Outcome: outcomeOf(e), Timeline: timelineOf(e),
-		Changes: changedInAll(&e.Rollout).differs()}
+		Changes: stretch{nil, episode.Left(&e.Rollout)}.differs(), Printed: d.printed(r.Context(), &e.Rollout)}
+	p.Printed.Verifier, p.Printed.Agent = clean(p.Printed.Verifier), clean(p.Printed.Agent)
 	if s := e.Rollout.Scored; s != nil {
 		for name, value := range s.Components {
 			p.Components = append(p.Components, component{line(name), value})

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/evaluation/behaviour"
-	"github.com/rondo-rl/rondo/ledger"
 )
 
 // shownVersions bounds the rows of the behaviour table.
@@ -30,6 +30,7 @@ type runPage struct {
 	Tasks            int
 	Groups, Events   int64
 	Continues        string
+	Away             []string // what is wrong with the run's inference servers
 	Feeds            []feedBooks
 	Endings          []counted
 	Forfeits         []counted
@@ -45,10 +46,10 @@ type runPage struct {
 }
 
 type feedBooks struct {
-	ledger.Balance
+	books.Balance
 	Name    string
-	Reasons []ledger.Row
-	Tasks   []ledger.Row
+	Reasons []books.Row
+	Tasks   []books.Row
 	More    int // tasks that are not shown
 }
 
@@ -63,13 +64,13 @@ type choice struct {
 }
 
 type groupRow struct {
-	ledger.Group
+	books.Group
 	Rewards []rolloutRow
 }
 
 type rolloutRow struct {
-	ledger.Rollout
-	Outcome ledger.Outcome
+	books.Rollout
+	Outcome books.Outcome
 	Reason  string
 	Step    int64
 }
@@ -87,9 +88,13 @@ func (d *Dashboard) run(w http.ResponseWriter, r *http.Request) error {
 	}
 	b.mu.Lock()
 	err = p.fill(r, b)
+	servers := b.state.books.Config.Servers()
 	b.mu.Unlock()
 	if err != nil {
 		return err
+	}
+	if p.State == "open" && !p.Past {
+		p.Away = d.serversAway(servers)
 	}
 	return d.page(w, http.StatusOK, "run", p)
 }
@@ -103,7 +108,7 @@ const (
 // fill reads the book, which is locked.
 func (p *runPage) fill(r *http.Request, b *book[runState]) error {
 	s, l := b.state, b.state.books
-	p.Seq, p.At, p.State, p.Reason = b.last, b.at, s.state, clip(s.reason, 1000)
+	p.Seq, p.At, p.State, p.Reason = b.last, b.at, l.State, clip(l.Reason, 1000)
 	p.Last = max(p.Last, p.Seq)
 	target := p.Last
 	if p.Past {
@@ -142,7 +147,7 @@ func (p *runPage) fill(r *http.Request, b *book[runState]) error {
 }
 
 // groups fills a page of the groups, the newest first.
-func (p *runPage) groups(r *http.Request, l *ledger.Ledger) (err error) {
+func (p *runPage) groups(r *http.Request, l *books.Run) (err error) {
 	all := l.GroupCount()
 	if p.GroupPager, err = paged(r, "groups", all, groupsPage); err != nil {
 		return err
@@ -156,7 +161,7 @@ func (p *runPage) groups(r *http.Request, l *ledger.Ledger) (err error) {
 // maxMembers bounds the rollouts of a group that a table of groups shows.
 const maxMembers = 32
 
-func rowOf(l *ledger.Ledger, g ledger.Group, most int) groupRow {
+func rowOf(l *books.Run, g books.Group, most int) groupRow {
 	row := groupRow{Group: g}
 	for _, id := range g.Members[:min(len(g.Members), most)] {
 		if r, ok := l.Find(id); ok {
@@ -166,18 +171,18 @@ func rowOf(l *ledger.Ledger, g ledger.Group, most int) groupRow {
 	return row
 }
 
-func entryOf(l *ledger.Ledger, r ledger.Rollout) rolloutRow {
+func entryOf(l *books.Run, r books.Rollout) rolloutRow {
 	feed := l.FirstFeed()
 	e := l.Entry(feed, r.ID)
 	return rolloutRow{Rollout: r, Outcome: e.Outcome, Reason: e.Reason, Step: l.TrainedAt(feed, r.ID)}
 }
 
 // outcomes can be selected; the names are those of the books.
-var outcomes = []ledger.Outcome{ledger.InFlight, ledger.Trained, ledger.Stale, ledger.Filtered, ledger.Failed}
+var outcomes = []books.Outcome{books.InFlight, books.Trained, books.Stale, books.Filtered, books.Failed}
 
 // rollouts fills a page of the rollouts, the newest first.
 func (p *runPage) rollouts(r *http.Request, s *standing) error {
-	chosen := ledger.Outcome(r.URL.Query().Get("outcome"))
+	chosen := books.Outcome(r.URL.Query().Get("outcome"))
 	if chosen != "" && !slices.Contains(outcomes, chosen) {
 		return &refusal{http.StatusBadRequest, "There is no such outcome."}
 	}
@@ -192,7 +197,7 @@ func (p *runPage) rollouts(r *http.Request, s *standing) error {
 	for _, rollout := range rows {
 		p.Rollouts = append(p.Rollouts, entryOf(s.books, rollout))
 	}
-	for _, o := range append([]ledger.Outcome{""}, outcomes...) {
+	for _, o := range append([]books.Outcome{""}, outcomes...) {
 		name := strings.ReplaceAll(cmp.Or(string(o), "all"), "_", " ")
 		p.Outcomes = append(p.Outcomes, choice{name, address(r, "outcome", string(o), "page", ""), o == chosen})
 	}

@@ -1,19 +1,17 @@
 package dashboard
 
 import (
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/evaluation/behaviour"
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/ledger"
 )
 
 // runState is what is folded of a run: its books, how its agents behave, and its curves over time.
 type runState struct {
-	books  *ledger.Ledger
+	books  *books.Run
 	stands *standing
 	acts   *behaviour.Fold
 	flows  *flows
-	state  string // of the run: open, paused or closed
-	reason string
 	rows   map[int][]behaviour.Row // of acts, by how many at most; nil when something has happened since
 }
 
@@ -29,8 +27,8 @@ func (s *runState) behaviour(most int) []behaviour.Row {
 }
 
 func newRunState(run string) *runState {
-	books := ledger.New(run)
-	return &runState{books: books, stands: newStanding(books), acts: behaviour.New(), flows: newFlows(), state: "open"}
+	books := books.New(run)
+	return &runState{books: books, stands: newStanding(books), acts: behaviour.New(&books.Rollouts), flows: newFlows()}
 }
 
 // Size is how many rollouts and groups are folded.
@@ -38,7 +36,7 @@ func (s *runState) Size() int { return s.books.Size() }
 
 // apply folds the next event of the run's stream.
 func (s *runState) apply(e events.Event) error {
-	consumed := s.stands.before(e)
+	consumed, before := s.stands.before(e), s.books.Totals
 	if err := s.books.Apply(e); err != nil {
 		return err
 	}
@@ -52,14 +50,25 @@ func (s *runState) apply(e events.Event) error {
 	case events.RunOpenedType, events.RolloutStartedType, events.RolloutScoredType, events.RolloutFailedType, events.GroupCompletedType:
 		s.rows = nil
 	}
-	if err := s.flows.count(e); err != nil {
-		return err
-	}
-	if e.Type.Kind() == events.RolloutStartedType.Kind() {
+	s.flows.count(e.Time, s.books.Totals.Minus(before))
+	switch {
+	case e.Type.Kind() == events.RolloutStartedType.Kind():
 		s.moved(e.Entity)
-		return nil
+	case e.Type == events.GroupCompletedType:
+		s.completed(e.Entity)
+	case e.Type == events.BatchReadyType && e.Entity == s.books.FirstFeed():
+		batches := s.books.Batches(e.Entity)
+		for _, g := range batches[len(batches)-1].Groups {
+			s.left(g)
+		}
+	case e.Type == events.GroupDroppedType:
+		dropped, err := events.Data[events.GroupDropped](e)
+		if err != nil || dropped.Feed != s.books.FirstFeed() {
+			return err
+		}
+		s.left(e.Entity)
 	}
-	return s.ran(e)
+	return nil
 }
 
 // moved notes the stage that has a rollout now. One that its group went on without is in no backlog.
@@ -75,45 +84,16 @@ func (s *runState) moved(rollout string) {
 	}
 }
 
-// ran folds what is about groups, batches and the run itself.
-func (s *runState) ran(e events.Event) error {
-	switch e.Type {
-	case events.RunPausedType:
-		paused, err := events.Data[events.RunPaused](e)
-		s.state, s.reason = "paused", paused.Reason
-		return err
-	case events.RunResumedType:
-		s.state, s.reason = "open", ""
-	case events.RunClosedType:
-		closed, err := events.Data[events.RunClosed](e)
-		s.state, s.reason = "closed", closed.Reason
-		return err
-	case events.GroupCompletedType:
-		completed, err := events.Data[events.GroupCompleted](e)
-		for _, m := range completed.Members {
-			stage := events.StageFeed
-			if m.Failed || s.books.FirstFeed() == ledger.NoFeed {
-				stage = ""
-			}
-			s.flows.place(m.Rollout, stage)
+// completed lets a group's rollouts wait for a batch, but for those that no batch will hold.
+func (s *runState) completed(group string) {
+	g, _ := s.books.FindGroup(group)
+	for _, id := range g.Members {
+		stage := ""
+		if r, _ := s.books.Find(id); r.Compared() && s.books.FirstFeed() != books.NoFeed {
+			stage = events.StageFeed
 		}
-		return err
-	case events.BatchReadyType:
-		ready, err := events.Data[events.BatchReady](e)
-		if e.Entity == s.books.FirstFeed() {
-			for _, g := range ready.Groups {
-				s.left(g)
-			}
-		}
-		return err
-	case events.GroupDroppedType:
-		dropped, err := events.Data[events.GroupDropped](e)
-		if dropped.Feed == s.books.FirstFeed() {
-			s.left(e.Entity)
-		}
-		return err
+		s.flows.place(id, stage)
 	}
-	return nil
 }
 
 // left takes a group's rollouts from the first feed's backlog.

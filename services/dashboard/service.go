@@ -25,6 +25,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/pipeline/presence"
 )
 
 // Bounds of what open pages may take.
@@ -44,20 +45,21 @@ type Dashboard struct {
 	evals     *shelf[evaluation.Recorded]
 	figures   *lru.Cache[string, *measured]
 	comparing sync.Mutex // guards the comparisons of figures
-	fleet     *present
+	fleet     *presence.Roster
 	streams   chan struct{}
 	reads     chan struct{}
 	mux       *http.ServeMux
 	pages     *template.Template
 	patience  time.Duration
+	tokenText func(id int32) string
 	etag      string // of the assets
 }
 
 //go:embed assets templates
 var files embed.FS
 
-// New makes a dashboard that ends with the context.
-func New(ctx context.Context, env pipeline.Env, access Access) (*Dashboard, error) {
+// New makes a dashboard that ends with the context. It shows the tokens of the built-in policy as tokenText writes them.
+func New(ctx context.Context, env pipeline.Env, access Access, tokenText func(id int32) string) (*Dashboard, error) {
 	pages, err := template.New("").Funcs(functions).ParseFS(files, "templates/*.html")
 	if err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
@@ -70,7 +72,7 @@ func New(ctx context.Context, env pipeline.Env, access Access) (*Dashboard, erro
 		ctx: ctx, log: env.Log, logger: env.Logger, keys: newKeys(access), shelf: newShelf(ctx, env.Log, newRunState, (*runState).apply),
 		catalogue: newShelf(ctx, env.Log, newCatalogue, (*catalogue).apply), fleet: hear(ctx, env),
 		evals: newShelf(ctx, env.Log, evaluation.NewRecorded, (*evaluation.Recorded).Take), figures: figures,
-		streams: make(chan struct{}, maxStreams), reads: make(chan struct{}, maxReads), mux: http.NewServeMux(), pages: pages, patience: patience, etag: `"` + rand.Text() + `"`,
+		streams: make(chan struct{}, maxStreams), reads: make(chan struct{}, maxReads), mux: http.NewServeMux(), pages: pages, patience: patience, tokenText: tokenText, etag: `"` + rand.Text() + `"`,
 	}
 	assets, err := fs.Sub(files, "assets")
 	if err != nil {

@@ -1,19 +1,17 @@
 package dashboard
 
 import (
-	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/ledger"
 )
 
 // standing counts where the rollouts of a run are. The books can say it of each rollout at any time; asked for all of them they take time that grows
 // with the run, and a page must not. So an event moves the rollouts that it is about from one count to another, and no page counts anything.
 type standing struct {
-	books    *ledger.Ledger
+	books    *books.Run
 	place    map[string]int // rollouts → their place in the order of starts
 	seen     []seen         // by place
 	feeds    []*side
@@ -29,12 +27,12 @@ type seen struct {
 
 // side is one feed's side of the books.
 type side struct {
-	ledger.Balance
-	entries        []ledger.Entry // by place
-	reasons, tasks []*ledger.Row  // by key
+	books.Balance
+	entries        []books.Entry // by place
+	reasons, tasks []*books.Row  // by key
 }
 
-func newStanding(books *ledger.Ledger) *standing {
+func newStanding(books *books.Run) *standing {
 	return &standing{books: books, place: map[string]int{}, endings: map[string]int{}, forfeits: map[string]int{}}
 }
 
@@ -62,11 +60,8 @@ func (s *standing) count(e events.Event, consumed int64) error {
 		g, _ := s.books.FindGroup(e.Entity)
 		s.moved(s.feedsOf(dropped.Feed), g.Members)
 	case events.BatchReadyType:
-		ready, err := events.Data[events.BatchReady](e)
-		if err != nil {
-			return err
-		}
-		s.batched(e.Entity, ready)
+		batches := s.books.Batches(e.Entity)
+		s.batched(e.Entity, batches[len(batches)-1])
 	case events.BatchConsumedType, events.BatchRewoundType:
 		now := s.books.Consumed(e.Entity)
 		for _, ready := range slices.Backward(s.books.Batches(e.Entity)) {
@@ -84,7 +79,7 @@ func (s *standing) count(e events.Event, consumed int64) error {
 }
 
 // batched moves the rollouts of a batch.
-func (s *standing) batched(feed string, ready events.BatchReady) {
+func (s *standing) batched(feed string, ready books.Batch) {
 	for _, id := range ready.Groups {
 		g, _ := s.books.FindGroup(id)
 		s.moved(s.feedsOf(feed), g.Members)
@@ -166,7 +161,7 @@ func (s *standing) list() {
 			s.feeds = append(s.feeds, old[i])
 			continue
 		}
-		f := &side{Balance: ledger.Balance{Feed: feed, Steps: len(s.books.Batches(feed)), Consumed: s.books.Consumed(feed)}}
+		f := &side{Balance: books.Balance{Feed: feed, Steps: len(s.books.Batches(feed)), Consumed: s.books.Consumed(feed)}}
 		for r := range s.books.All() {
 			f.start(s.books.Entry(feed, r.ID), r.Task)
 			if r.Invalidated {
@@ -178,13 +173,12 @@ func (s *standing) list() {
 }
 
 // start counts the next rollout.
-func (f *side) start(e ledger.Entry, task string) {
-	f.Started++
+func (f *side) start(e books.Entry, task string) {
 	f.entries = append(f.entries, e)
 	f.add(e, task, 1)
 }
 
-func (f *side) move(at int, now ledger.Entry, task string) {
+func (f *side) move(at int, now books.Entry, task string) {
 	if was := f.entries[at]; was != now {
 		f.add(was, task, -1)
 		f.add(now, task, 1)
@@ -192,54 +186,27 @@ func (f *side) move(at int, now ledger.Entry, task string) {
 	}
 }
 
-func (f *side) add(e ledger.Entry, task string, n int) {
-	*outcomeOfBalance(&f.Balance, e.Outcome) += n
-	f.reasons = addTo(f.reasons, e.Key(ledger.ByReason, task), e.Outcome, n)
-	f.tasks = addTo(f.tasks, e.Key(ledger.ByTask, task), e.Outcome, n)
-}
-
-func outcomeOfBalance(b *ledger.Balance, o ledger.Outcome) *int {
-	switch o {
-	case ledger.Trained:
-		return &b.Trained
-	case ledger.Stale:
-		return &b.Stale
-	case ledger.Filtered:
-		return &b.Filtered
-	case ledger.Failed:
-		return &b.Failed
-	}
-	return &b.InFlight
+func (f *side) add(e books.Entry, task string, n int) {
+	f.Add(e.Outcome, n)
+	f.reasons = addTo(f.reasons, e.Key(books.ByReason, task), e.Outcome, n)
+	f.tasks = addTo(f.tasks, e.Key(books.ByTask, task), e.Outcome, n)
 }
 
 // addTo counts on the row of a key. A row that has no rollout any more is taken out.
-func addTo(rows []*ledger.Row, key string, o ledger.Outcome, n int) []*ledger.Row {
-	i, found := slices.BinarySearchFunc(rows, key, func(r *ledger.Row, key string) int { return strings.Compare(r.Key, key) })
+func addTo(rows []*books.Row, key string, o books.Outcome, n int) []*books.Row {
+	i, found := slices.BinarySearchFunc(rows, key, func(r *books.Row, key string) int { return strings.Compare(r.Key, key) })
 	if !found {
-		rows = slices.Insert(rows, i, &ledger.Row{Key: key})
+		rows = slices.Insert(rows, i, &books.Row{Key: key})
 	}
-	r := rows[i]
-	r.Started += n
-	switch o {
-	case ledger.Trained:
-		r.Trained += n
-	case ledger.Stale:
-		r.Stale += n
-	case ledger.Filtered:
-		r.Filtered += n
-	case ledger.Failed:
-		r.Failed += n
-	default:
-		r.InFlight += n
-	}
-	if r.Started == 0 {
+	rows[i].Add(o, n)
+	if rows[i].Started == 0 {
 		return slices.Delete(rows, i, i+1)
 	}
 	return rows
 }
 
 // rowsOf copies the first rows of a division, and says how many there are more.
-func rowsOf(rows []*ledger.Row, most int) (list []ledger.Row, more int) {
+func rowsOf(rows []*books.Row, most int) (list []books.Row, more int) {
 	for _, r := range rows[:min(len(rows), most)] {
 		list = append(list, *r)
 	}
@@ -248,9 +215,7 @@ func rowsOf(rows []*ledger.Row, most int) (list []ledger.Row, more int) {
 
 // byCount lists names, the most frequent first.
 func byCount(counts map[string]int) (list []counted) {
-	for _, name := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
-	}) {
+	for _, name := range books.ByCount(counts) {
 		list = append(list, counted{name, counts[name]})
 	}
 	return list
@@ -258,12 +223,12 @@ func byCount(counts map[string]int) (list []counted) {
 
 // chosen lists a page of the rollouts that have an outcome on the first side, the newest first; "" is any. from and to give the rows of the page
 // when they are told how many there are.
-func (s *standing) chosen(outcome ledger.Outcome, page func(rows int) (from, to int, err error)) (rollouts []ledger.Rollout, err error) {
+func (s *standing) chosen(outcome books.Outcome, page func(rows int) (from, to int, err error)) (rollouts []books.Rollout, err error) {
 	rows := len(s.seen)
 	if outcome != "" {
 		rows = 0
 		if len(s.feeds) > 0 {
-			rows = *outcomeOfBalance(&s.feeds[0].Balance, outcome)
+			rows = *s.feeds[0].Of(outcome)
 		}
 	}
 	from, to, err := page(rows)

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/ledger"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -24,8 +24,8 @@ func (s *runState) same(t *testing.T, e events.Event) {
 		if want := s.books.Balance(feed); side.Balance != want {
 			t.Fatalf("behind %s: %+v, want %+v", e.ID, side.Balance, want)
 		}
-		for by, rows := range map[string][]*ledger.Row{ledger.ByReason: side.reasons, ledger.ByTask: side.tasks} {
-			want, err := s.books.Books(feed, by)
+		for by, rows := range map[string][]*books.Row{books.ByReason: side.reasons, books.ByTask: side.tasks} {
+			want, err := s.books.Divide(feed, by)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +46,7 @@ func (s *runState) same(t *testing.T, e events.Event) {
 	}
 }
 
-// TestStandingOfRecordedRuns: behind each event of runs that earlier versions recorded, the counts are those of the books.
+// TestStandingOfRecordedRuns: behind each event of recorded runs, the counts are those of the books.
 func TestStandingOfRecordedRuns(t *testing.T) {
 	paths, err := filepath.Glob("../../tests/golden/testdata/*.zip")
 	if err != nil || len(paths) == 0 {
@@ -130,7 +130,7 @@ func TestChosenRollouts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, outcome := range append([]ledger.Outcome{""}, outcomes...) {
+	for _, outcome := range append([]books.Outcome{""}, outcomes...) {
 		var want, got []string
 		for r := range s.books.All() {
 			if outcome == "" || s.books.Outcome("trainer", r.ID) == outcome {

@@ -19,7 +19,6 @@ const (
 type timeline struct {
 	Bars          []bar
 	Width, Height int
-	ToolRows      int
 	Took          time.Duration
 	More          int // bars that are not drawn
 }
@@ -62,7 +61,6 @@ func timelineOf(e *episode.Episode) *timeline {
 			t.add(b)
 		}
 	}
-	t.ToolRows = len(ends)
 	if s := e.Rollout.Scored; s != nil && !e.ScoredAt.IsZero() {
 		took := time.Duration(s.DurationMS * float64(time.Millisecond))
 		t.add(bar{Kind: "verifier", Title: "verifier, " + span(took), Row: len(ends) + 1, from: e.ScoredAt.Add(-took), to: e.ScoredAt})

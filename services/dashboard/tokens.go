@@ -5,8 +5,6 @@ import (
 	"math"
 	"net/http"
 	"strings"
-
-	"github.com/rondo-rl/rondo/demo/policy"
 )
 
 const tokensPage = 1000
@@ -33,7 +31,7 @@ func (d *Dashboard) tokens(w http.ResponseWriter, r *http.Request) error {
 	for i := p.From; i < p.To; i++ {
 		t := token{Text: fmt.Sprintf("#%d", m.TokenIDs[i]), Sampled: m.LossMask[i], Likely: "prompt"}
 		if e.Spelled {
-			t.Text = spelled(m.TokenIDs[i])
+			t.Text = oneLine(d.tokenText(m.TokenIDs[i]))
 		}
 		if t.Sampled {
 			t.Chance = math.Exp(float64(m.Logprobs[i]))
@@ -45,15 +43,15 @@ func (d *Dashboard) tokens(w http.ResponseWriter, r *http.Request) error {
 		"Turn": m.Turn, "Tokens": list, "Pager": p, "First": p.From})
 }
 
-// spelled writes a token of the built-in policy on one line.
-func spelled(id int32) string {
-	switch of := policy.TokenText(id); of {
+// oneLine writes the text of a token on one line.
+func oneLine(text string) string {
+	switch text {
 	case "\n":
 		return "⏎"
 	case " ":
 		return "␣"
 	default:
-		return strings.ReplaceAll(clip(of, 100), "\t", "⇥")
+		return strings.ReplaceAll(clip(text, 100), "\t", "⇥")
 	}
 }
 

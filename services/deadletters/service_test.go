@@ -186,7 +186,7 @@ func TestAdvisoriesThatMeanNothing(t *testing.T) {
 	}
 	for _, text := range []string{
 		`{"stream":"ORDERS","consumer":"x","stream_seq":1,"deliveries":3}`,
-		`{"stream":"RONDO_DEAD","consumer":"undertaker-v1","stream_seq":1,"deliveries":3}`,
+		`{"stream":"RONDO_DEAD","consumer":"deadletters-v1","stream_seq":1,"deliveries":3}`,
 	} {
 		if err := handle(text); err != nil {
 			t.Errorf("%s: %v", text, err)

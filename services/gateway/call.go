@@ -22,8 +22,17 @@ type ask struct {
 	// body is the request as it came, and requested what it says about sampling, with the tools that were withheld.
 	body      []byte
 	requested map[string]any
-	// sampling is how the call samples.
+	// sampling is how the call samples, and fields what its request says of that.
 	sampling runfile.Sampling
+	fields   map[string]json.RawMessage
+	// base is the root of its prompt. after is the turn that it goes on with, -1 for none, whose
+	// conversation is the first held messages of its own.
+	base        string
+	after, held int
+	// routed is of how many tokens the server was not asked the experts, as that turn's segment has them.
+	routed int
+	// digest is that of an agent's request.
+	digest string
 }
 
 // answer is a turn that is on the log.
@@ -56,6 +65,18 @@ func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialects.Dialect
 		return err
 	}
 	defer t.end()
+	var a *ask
+	if t.agent.recalls() { // what is recorded is there at once, and takes no slot
+		if a, err = decode(r.Context(), share, d, body); err != nil {
+			return err
+		}
+		if n := t.agent.recall(a); n != nil {
+			a.tellWithheld(w)
+			return give(w, d, a, n)
+		}
+	}
+	waited := t.agent.waits()
+	defer waited()
 	if err := g.gate.enter(r.Context(), t.Priority); err != nil {
 		return err
 	}
@@ -68,30 +89,45 @@ func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialects.Dialect
 	if err := ro.open(); err != nil {
 		return err
 	}
-	a, err := decode(r.Context(), share, d, body)
-	if err != nil {
+	if a == nil {
+		if a, err = decode(r.Context(), share, d, body); err != nil {
+			return err
+		}
+	}
+	t.agent.note(ro, a) // as it came
+	if err := a.chooseSampling(ro.cfg.Sampling); err != nil {
 		return err
 	}
-	if err := a.restore(ro.Turns); err != nil {
+	if err := a.bind(ro.Turns); err != nil {
 		return err
 	}
 	if err := ro.within(a); err != nil {
 		return err
 	}
-	if len(a.Withheld) > 0 {
-		w.Header().Set(withheldHeader, strings.Join(a.Withheld, ", "))
-	}
+	a.tellWithheld(w)
 	n, err := g.sample(w, r, t, ro, a)
 	if err != nil {
 		return err
 	}
 	defer n.sampled.Done()
 	leave() // others need no client that reads
+	waited()
+	return give(w, d, a, n.Answer)
+}
+
+func (a *ask) tellWithheld(w *stream) {
+	if len(a.Withheld) > 0 {
+		w.Header().Set(withheldHeader, strings.Join(a.Withheld, ", "))
+	}
+}
+
+// give answers a call with a turn that is on the log.
+func give(w *stream, d dialects.Dialect, a *ask, n *dialects.Answer) error {
 	w.until = time.Now().Add(takeTime)
 	if !a.Stream {
-		return reply(w, http.StatusOK, d.Whole(a.Request, n.Answer))
+		return reply(w, http.StatusOK, d.Whole(a.Request, n))
 	}
-	for p := range d.Pieces(a.Request, n.Answer) {
+	for p := range d.Pieces(a.Request, n) {
 		if err := w.event(p); err != nil {
 			return nil // it is gone or does not read; the turn is on the log
 		}
@@ -101,25 +137,21 @@ func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialects.Dialect
 
 // within refuses a call when the rollout has used up what the run allows.
 func (r *rollout) within(a *ask) error {
-	if len(r.Turns) >= r.cfg.Limits.Turns {
-		return problem(http.StatusBadRequest, events.StopMaxTurns, "rollout %s has had %d turns, as many as run %s allows: finish it", r.ID, len(r.Turns), r.Run)
+	if taken := len(r.Turns) - r.left; taken >= r.cfg.Limits.Turns {
+		return problem(http.StatusBadRequest, events.StopMaxTurns, "rollout %s has had %d turns, as many as run %s allows: finish it", r.ID, taken, r.Run)
 	}
-	if !r.Started.Deadline.IsZero() && !time.Now().Before(r.Started.Deadline) {
-		return problem(http.StatusConflict, "rollout_over", "the time of rollout %s was up at %s", r.ID, r.Started.Deadline.Format(time.RFC3339))
-	}
-	after := continued(newTree(r.Turns).ends(a.Conversation))
-	if after < 0 {
+	if a.after < 0 {
 		return nil
 	}
-	if used := r.Turns[after].Used(); used >= r.cfg.Limits.Tokens {
+	if used := r.Turns[a.after].Used(); used >= r.cfg.Limits.Tokens {
 		return problem(http.StatusBadRequest, "context_length_exceeded", "the conversation has %d tokens; the maximum context length of run %s is %d", used, r.Run, r.cfg.Limits.Tokens)
 	}
 	return nil
 }
 
 // turnTime bounds a call: each of the run's servers may take as long as the run allows a turn.
-func (r *rollout) turnTime() time.Duration {
-	return entrance + time.Duration(max(1, len(r.cfg.Servers())))*time.Duration(r.cfg.Limits.TurnTimeouts().Whole)
+func (r *rollout) turnTime(t *tenant) time.Duration {
+	return r.entrance(t) + time.Duration(max(1, len(r.cfg.Servers())))*time.Duration(r.cfg.Limits.TurnTimeouts().Whole)
 }
 
 // patience is how long a client that wants a stream waits for the first sign: until then a failure is still an error of HTTP.
@@ -127,13 +159,8 @@ const patience = 10 * time.Second
 
 // sample asks the inference server and puts the turn on the log.
 func (g *Gateway) sample(w *stream, r *http.Request, t *tenant, ro *rollout, a *ask) (*answer, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), ro.turnTime())
+	ctx, cancel := context.WithTimeout(r.Context(), ro.turnTime(t))
 	defer cancel()
-	if !ro.Started.Deadline.IsZero() {
-		var stop context.CancelFunc
-		ctx, stop = context.WithDeadline(ctx, ro.Started.Deadline)
-		defer stop()
-	}
 	type outcome struct {
 		n   *answer
 		err error
@@ -145,40 +172,67 @@ func (g *Gateway) sample(w *stream, r *http.Request, t *tenant, ro *rollout, a *
 	}()
 	signs := time.NewTicker(patience)
 	defer signs.Stop()
+	var over error
 	for {
 		select {
 		case o := <-done:
+			if o.err != nil && over != nil {
+				return nil, over
+			}
 			return o.n, o.err
 		case <-signs.C:
-			if a.Stream && w.wait() != nil {
-				cancel() // the client is gone
+			over = g.over(ctx, t, ro)
+			if over != nil || a.Stream && w.wait() != nil {
+				cancel() // the rollout has ended, or the client is gone
 			}
 		}
 	}
 }
 
+// over is the refusal of a rollout that has ended meanwhile. The query sampler ends it behind its deadline, which outages move.
+func (g *Gateway) over(ctx context.Context, t *tenant, ro *rollout) error {
+	if time.Now().Before(ro.Started.Deadline) {
+		return nil
+	}
+	now, err := g.load(ctx, ro.Run, ro.ID, t)
+	if err != nil {
+		return nil // the log may be away
+	}
+	return now.open()
+}
+
 // entrance is how long a call waits for servers that want to be left alone; what a server itself has refused is told at once.
 const entrance = 10 * time.Second
+
+// entrance is how long a call of a tenant waits for servers. An agent cannot be told to come again by who would know when: to wait costs it none of its time.
+func (r *rollout) entrance(t *tenant) time.Duration {
+	if t.agent != nil {
+		return time.Duration(r.cfg.Limits.Timeout)
+	}
+	return entrance
+}
 
 func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask) (*answer, error) {
 	if len(ro.cfg.Servers()) == 0 {
 		return nil, problem(http.StatusConflict, "no_endpoint", "run %s has no endpoint: open one whose run file names the inference server", ro.Run)
-	}
-	sampling, err := a.chooseSampling(ro.cfg.Sampling)
-	if err != nil {
-		return nil, err
 	}
 	seed, done, err := g.seed(ro, a)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	sampled, err := g.servers.Complete(ctx, fleet.Call{
+	call := fleet.Call{
 		Run: ro.Run, Config: &ro.cfg, Affinity: ro.ID, Priority: t.Priority, Turn: len(ro.Turns), Version: ro.cfg.AssumedVersion(),
-		Sampling: a.sampling,
-		Request:  func(model string, _ int) any { return withColumns(request(a, sampling, model, seed), ro, a) },
-		TextOnly: true, Until: time.Now().Add(entrance),
-	})
+		Sampling: a.sampling, Fit: true,
+		Request:  func(model string, most int) any { return withColumns(request(a, model, seed, most), ro, a) },
+		TextOnly: true, Until: time.Now().Add(ro.entrance(t)), Patient: t.agent != nil,
+	}
+	if ro.cfg.EndpointAPI == runfile.APITokens {
+		if call.Tokens, err = a.byTokens(ro, seed); err != nil {
+			return nil, problem(http.StatusBadRequest, "invalid_request_error", "endpoint_api of run %s is tokens: %v", ro.Run, err)
+		}
+	}
+	sampled, err := g.servers.Complete(ctx, call)
 	if err != nil {
 		return nil, failed(ctx, err)
 	}
@@ -195,10 +249,10 @@ func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask) (*ans
 }
 
 // request is what the inference server is asked. What the run sets is the run's to say, whatever the client wishes: the model, the seed, and how
-// tokens are sampled. What the run leaves out is as the client wishes.
-func request(a *ask, sampling map[string]json.RawMessage, model string, seed int64) map[string]any {
+// tokens are sampled. What the run leaves out is as the client wishes. most is how many tokens the answer may have, 0 as many as the server gives.
+func request(a *ask, model string, seed int64, most int) map[string]any {
 	body := map[string]any{}
-	for _, fields := range []map[string]json.RawMessage{a.Forward, sampling} {
+	for _, fields := range []map[string]json.RawMessage{a.Forward, a.fields} {
 		for field, value := range fields {
 			body[field] = value
 		}
@@ -207,6 +261,9 @@ func request(a *ask, sampling map[string]json.RawMessage, model string, seed int
 		body[field] = value
 	}
 	body["model"] = model
+	if body["max_tokens"] = most; most == 0 {
+		delete(body, "max_tokens")
+	}
 	body["seed"] = seed
 	if a.sampling.Seed == runfile.SeedNone {
 		delete(body, "seed")
@@ -223,7 +280,7 @@ func failed(ctx context.Context, err error) error {
 	var f *inference.Failure
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return problem(http.StatusGatewayTimeout, "timeout", "no inference server answered in the time that the rollout, and limits.turn_timeout.whole of the run, left it")
+		return problem(http.StatusGatewayTimeout, "timeout", "no inference server answered within limits.turn_timeout.whole of the run")
 	case !errors.As(err, &f):
 		return err
 	case f.Timeout():

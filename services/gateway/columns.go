@@ -2,9 +2,13 @@ package gateway
 
 import (
 	"context"
+	"net/http"
+	"slices"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference/fleet"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // withColumns asks for what the run wants beside tokens. Servers of chats name the experts of the whole conversation, so they are asked only where that is not too long for an answer.
@@ -35,7 +39,7 @@ const widestExpert = 4
 // place says where a turn belongs in its rollout, and stores what its answer has beside its tokens.
 func (g *Gateway) place(ctx context.Context, ro *rollout, a *ask, sampled *fleet.Answer, prompt []int32, turn *events.TurnSampled) error {
 	t := newTree(ro.Turns)
-	t.place(a.Conversation, prompt, turn)
+	t.place(a, prompt, turn)
 	routed := 0
 	if !turn.NewSegment && turn.After != nil {
 		routed = fleet.Routed(t.upTo(*turn.After))
@@ -43,5 +47,26 @@ func (g *Gateway) place(ctx context.Context, ro *rollout, a *ask, sampled *fleet
 	if err := sampled.Keep(ctx, g.log.Store(), ro.cfg.TokenColumns, turn, routed); err != nil {
 		return failed(ctx, err)
 	}
+	if !turn.NewSegment || a.routed == 0 {
+		return nil
+	}
+	if _, extends := t.begins(prompt, a.after); !extends {
+		return nil // so all were asked for
+	}
+	if ro.cfg.TokenColumns.Required {
+		return problem(http.StatusBadGateway, events.ClassBadResponse,
+			"another call has gone on with turn %d meanwhile, and the answer says nothing of its tokens' experts: try again",
+			a.after)
+	}
+	withoutExperts(turn)
 	return nil
+}
+
+func ofExperts(c storage.TokenColumn) bool { return c.Name == runfile.ColumnRoutedExperts }
+
+// withoutExperts takes out of a turn that begins a segment what is said of its tokens' experts, as
+// that does not begin with the segment.
+func withoutExperts(turn *events.TurnSampled) {
+	turn.Columns = slices.DeleteFunc(slices.Clone(turn.Columns), ofExperts)
+	turn.Lacks = append(slices.Clip(turn.Lacks), runfile.ColumnRoutedExperts)
 }

@@ -9,12 +9,13 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
 
 func constraintsOf(a *ask) []string {
 	var turn events.TurnSampled
-	a.noteSampling(&turn, false)
+	a.noteSampling(&turn, &fleet.Answer{})
 	return turn.Constrained
 }
 
@@ -34,12 +35,18 @@ func TestFieldsOfRequests(t *testing.T) {
 		return map[string][]string{"chat": fields, "messages": fields, "responses": fields}
 	}
 	refused := all(`"best_of":2`, `"prompt_logprobs":1`, `"seed":7`, `"stop_token_ids":[1]`, `"echo":true`, `"use_beam_search":true`, `"custom_logit_processor":"x"`, `"vllm_xargs":{"a":1}`,
-		`"priority":3`, `"extra_body":{"min_tokens":1}`, `"web_search_options":{"a":1}`, `"an_unknown_word":"x"`)
+		`"priority":3`, `"extra_body":{"min_tokens":1}`, `"web_search_options":{"a":1}`, `"an_unknown_word":"x"`,
+		`"seed":0`, `"enable_thinking":false`, `"skip_special_tokens":false`, `"separate_reasoning":false`, `"thinking_token_budget":0`, `"prompt_logprobs":0`,
+		`"truncate_prompt_tokens":-1`, `"thinking_budget":5`, `"chat_template":"x"`, `"documents":[{}]`, `"return_hidden_states":true`, `"lora_path":"x"`, `"rid":"x"`, `"typical_p":0.9`,
+		`"dry_multiplier":0.8`, `"xtc_probability":0.1`, `"mirostat":2`, `"temperature_last":true`, `"SEED":3`)
 	refused["messages"] = append(refused["messages"], `"logit_bias":{"1":5}`, `"stop":["a"]`, `"n":2`, `"mcp_servers":[{"url":"x"}]`, `"container":"c"`, `"response_format":{"type":"json_object"}`)
-	refused["responses"] = append(refused["responses"], `"logit_bias":{"1":5}`, `"stop":["a"]`, `"n":2`, `"top_logprobs":3`, `"prompt":{"id":"x"}`, `"guided_json":{"type":"object"}`)
+	refused["messages"] = append(refused["messages"], `"output_config":{"task_budget":{"total":9}}`, `"output_config":[1]`)
+	refused["responses"] = append(refused["responses"], `"text":{"stop":"a"}`, `"reasoning":{"max_tokens":5}`, `"include":["message.output_text.logprobs"]`, `"logit_bias":{"1":5}`, `"stop":["a"]`, `"n":2`, `"top_logprobs":3`, `"prompt":{"id":"x"}`, `"guided_json":{"type":"object"}`)
 	refused["chat"] = append(refused["chat"], `"n":2`, `"top_logprobs":3`, `"functions":[{"name":"f"}]`, `"function_call":{"name":"f"}`, `"audio":{"voice":"a"}`, `"stop_sequences":["a"]`)
+	refused["chat"] = append(refused["chat"], `"messages":[{"role":"assistant","function_call":{"name":"f","arguments":"{}"}}]`)
 	taken := all(`"model":"m"`, `"temperature":0`, `"stream":true`, `"metadata":{"user_id":"u"}`, `"user":"u"`, `"store":true`, `"service_tier":"auto"`, `"seed":null`, `"best_of":1`, `"echo":false`,
-		`"logit_bias":{}`, `"an_unknown_word":[]`)
+		`"logit_bias":{}`, `"an_unknown_word":[]`,
+		`"skip_special_tokens":true`, `"use_beam_search":false`, `"priority":0`, `"safe_prompt":false`)
 	taken["chat"] = append(taken["chat"], `"stream_options":{"include_usage":true}`, `"parallel_tool_calls":true`, `"reasoning_effort":"high"`, `"prompt_cache_key":"k"`, `"n":1`, `"stop":["a"]`,
 		`"max_completion_tokens":9`, `"logit_bias":{"1":5}`, `"structured_outputs":{"regex":"a"}`)
 	taken["messages"] = append(taken["messages"], `"thinking":{"type":"adaptive"}`, `"context_management":{"edits":[1]}`, `"output_config":{"effort":"high"}`, `"stop_sequences":["a"]`, `"system":"s"`)
@@ -54,7 +61,7 @@ func TestFieldsOfRequests(t *testing.T) {
 	for name := range begun {
 		for _, field := range refused[name] {
 			key := strings.Split(field, `"`)[1]
-			if err := try(name, field); err == nil || !strings.HasPrefix(err.Error(), key+":") {
+			if err := try(name, field); err == nil || !strings.HasPrefix(err.Error(), key) {
 				t.Errorf("%s with %s: %v", name, field, err)
 			}
 		}
@@ -113,7 +120,7 @@ func TestConstraints(t *testing.T) {
 				if got := strings.Join(constraintsOf(&ask{Request: a}), ","); got != c.want {
 					t.Errorf("constrained by %q, want %q", got, c.want)
 				}
-				asked := request(&ask{Request: a}, nil, "m", 1)
+				asked := request(&ask{Request: a}, "m", 1, 1)
 				for _, field := range strings.Split(c.want, ",") {
 					if c.want != "" && asked[field] == nil {
 						t.Errorf("%s is not passed on: %v", field, slices.Sorted(maps.Keys(asked)))

@@ -45,7 +45,7 @@ func (a *finishAsk) check() error {
 		return problem(http.StatusBadRequest, "invalid_request_error", "components: give the reward, too")
 	case len(a.Components) > maxComponents:
 		return problem(http.StatusBadRequest, "invalid_request_error", "components: %d of them, at most %d", len(a.Components), maxComponents)
-	case a.Reward != nil && math.Abs(*a.Reward) > 1e9:
+	case a.Reward != nil && math.Abs(*a.Reward) > runfile.MaxReward:
 		return problem(http.StatusBadRequest, "invalid_request_error", "reward %g: at most 1e9 either way", *a.Reward)
 	case a.StopReason != "" && !runfile.ValidToken(a.StopReason):
 		return problem(http.StatusBadRequest, "invalid_request_error", "stop_reason %.80q: use letters, digits, - and _, at most 64", a.StopReason)

@@ -43,7 +43,11 @@ func FuzzRead(f *testing.F) {
 				}
 			}
 			var turn events.TurnSampled
-			newTree(nil).place(a.Conversation, nil, &turn)
+			asked := &ask{Request: a}
+			if err := asked.bind(nil); err != nil {
+				t.Fatal(err)
+			}
+			newTree(nil).place(asked, nil, &turn)
 			if !turn.NewSegment || len(turn.Prompt) != len(a.Conversation) {
 				t.Fatalf("a first turn is %+v", turn)
 			}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rondo-rl/rondo/pipeline"
 )
 
 // metrics of the gateway. Labels grow with neither runs nor tenants.
@@ -27,15 +29,14 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rondo_gateway_running", Help: "Calls at the inference servers."}),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rondo_gateway_waiting", Help: "Calls that wait for a slot."}),
 	}
-	if r == nil {
-		return m, nil
-	}
-	for _, c := range []prometheus.Collector{m.requests, m.seconds, m.tokens, m.running, m.waiting} {
-		if err := r.Register(c); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
+	// A process may have one gateway for harnesses and one for agents.
+	errs := make([]error, 5)
+	m.requests, errs[0] = pipeline.ShareMetric(r, m.requests)
+	m.seconds, errs[1] = pipeline.ShareMetric(r, m.seconds)
+	m.tokens, errs[2] = pipeline.ShareMetric(r, m.tokens)
+	m.running, errs[3] = pipeline.ShareMetric(r, m.running)
+	m.waiting, errs[4] = pipeline.ShareMetric(r, m.waiting)
+	return m, errors.Join(errs...)
 }
 
 func (m *metrics) observe(route string, err error, took time.Duration) {

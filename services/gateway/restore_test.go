@@ -29,8 +29,14 @@ func TestSameArguments(t *testing.T) {
 		"order of a list":        {`{"a":[1,2]}`, `{"a":[2,1]}`, false},
 		"one key more":           {`{"a":1}`, `{"a":1,"b":null}`, false},
 		"one key less":           {`{"a":1,"b":2}`, `{"a":1}`, false},
-		"1 and 1.0":              {`{"a":1}`, `{"a":1.0}`, false},
-		"10 and 1e1":             {`{"a":10}`, `{"a":1e1}`, false},
+		"1 and 1.0":              {`{"a":1}`, `{"a":1.0}`, true},
+		"10 and 1e1":             {`{"a":10}`, `{"a":1E+1}`, true},
+		"a tenth":                {`{"a":0.10}`, `{"a":1e-1}`, true},
+		"0 and -0.0":             {`{"a":0}`, `{"a":-0.0}`, true},
+		"1 and 10":               {`{"a":1}`, `{"a":10}`, false},
+		"1 and -1":               {`{"a":1}`, `{"a":-1}`, false},
+		"1 and 0.1":              {`{"a":1}`, `{"a":0.1}`, false},
+		"a large exponent":       {`{"a":1e9999999999}`, `{"a": 10e9999999998}`, false},
 		"a number and a text":    {`{"a":1}`, `{"a":"1"}`, false},
 		"a list and null":        {`{"a":[]}`, `{"a":null}`, false},
 		"null and an object":     {`{"a":null}`, `{"a":{}}`, false},
@@ -95,8 +101,9 @@ func TestRestore(t *testing.T) {
 		"other words":        {dialects.Chat{}, chat(`{"role":"assistant","content":"I looked.",` + call("c0", wrote) + `}`), own, 1, "", `"I looked."`},
 		"other reasoning":    {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.","reasoning":"no",` + call("c0", wrote) + `}`), own, 1, "", `"I look."`},
 		"another tool":       {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` + strings.Replace(call("c0", wrote), `"f"`, `"g"`, 1) + `}`), own, 1, "", `"I look."`},
-		"of another rollout": {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` + call("c9", wrote) + `}`), own, 1, "", `"I look."`},
-		"no id":              {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` + call("", wrote) + `}`), own, 1, "", `"I look."`},
+		"another id":         {dialects.Chat{}, strings.Replace(chat(`{"role":"assistant","content":"I look.",`+call("c9", wrote)+`}`), `"tool_call_id":"c0"`, `"tool_call_id":"c9"`, 1), own, 1, "hm 0", `"I look."`},
+		"no id":              {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` + call("", wrote) + `}`), own, 1, "hm 0", `"I look."`},
+		"of another rollout": {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` + call("c0", wrote) + `}`), nil, 1, "", `"I look."`},
 		"a user who repeats": {dialects.Chat{}, chat(`{"role":"user","content":"I look.",` + call("c0", wrote) + `}`), own, 1, "", `"I look."`},
 		"an id that is twice": {dialects.Chat{}, `{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"I look.",` + call("c0", wrote) + `},{"role":"tool","tool_call_id":"c0","content":"r"},
 			{"role":"assistant","content":"I look.",` + call("c0", wrote) + `},{"role":"tool","tool_call_id":"c0","content":"r"}]}`, append(own[:1:1], recordedCall(1, "c0", recorded)), 3, "hm 1", `"I look."`},
@@ -114,7 +121,7 @@ func TestRestore(t *testing.T) {
 			}
 			a := &ask{Request: read}
 			before := string(a.Forward["messages"])
-			if err := a.restore(c.turns); err != nil {
+			if err := a.bind(c.turns); err != nil {
 				t.Fatal(err)
 			}
 			var sent []struct {
@@ -122,6 +129,7 @@ func TestRestore(t *testing.T) {
 				Reasoning string               `json:"reasoning"`
 				Other     string               `json:"reasoning_content"`
 				ToolCalls []inference.ToolCall `json:"tool_calls"`
+				Answers   string               `json:"tool_call_id"`
 			}
 			if err := json.Unmarshal(a.Forward["messages"], &sent); err != nil || len(sent) != len(a.Conversation) {
 				t.Fatalf("%s: %v", a.Forward["messages"], err)
@@ -135,6 +143,9 @@ func TestRestore(t *testing.T) {
 			m := sent[c.message]
 			if string(m.Content) != c.content || m.Reasoning != c.thought || m.Other != "" || len(m.ToolCalls) != 1 || m.ToolCalls[0].Function.Arguments != recorded {
 				t.Errorf("sent %s %+v", m.Content, m)
+			}
+			if last := sent[len(sent)-1]; c.message == 1 && m.ToolCalls[0].ID != "c0" || last.Answers != "c0" && last.Answers != "" {
+				t.Errorf("%q answers %q", last.Answers, m.ToolCalls[0].ID)
 			}
 			if said := a.Conversation[c.message]; said.Content != "I look." || said.ToolCalls[0].Arguments != recorded {
 				t.Errorf("recorded %+v", said)

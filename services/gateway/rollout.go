@@ -16,6 +16,8 @@ import (
 type rollout struct {
 	events.Rollout
 	cfg runfile.RunConfig
+	// left are the turns to which its agent, which was started anew, has not come.
+	left int
 }
 
 // name is how a rollout is called in paths: its run and its id, which alone says nothing.
@@ -49,14 +51,14 @@ func (g *Gateway) exists(r *http.Request, t *tenant) error {
 	if err != nil {
 		return err
 	}
-	_, err = g.last(r.Context(), run, id)
+	_, err = g.last(r.Context(), run, id, t)
 	return err
 }
 
-// last is the last fact of a harness's rollout.
-func (g *Gateway) last(ctx context.Context, run, id string) (events.Event, error) {
+// last is the last fact of a harness's rollout, or of that of the agent who asks.
+func (g *Gateway) last(ctx context.Context, run, id string, t *tenant) (events.Event, error) {
 	last, err := g.log.Last(ctx, run, events.RolloutStartedType.Kind(), id)
-	if errors.Is(err, eventlog.ErrNotFound) || !events.External(id) {
+	if errors.Is(err, eventlog.ErrNotFound) || !events.External(id) && t.agent == nil {
 		return last, problem(http.StatusNotFound, "not_found", "run %s has no rollout %s of a harness: POST /rollouts starts one", run, id)
 	}
 	return last, err
@@ -70,7 +72,7 @@ func (g *Gateway) load(ctx context.Context, run, id string, t *tenant) (*rollout
 	if err != nil {
 		return nil, err
 	}
-	last, err := g.last(ctx, run, id)
+	last, err := g.last(ctx, run, id, t)
 	if err != nil {
 		return nil, err
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/services/gateway/fields"
 )
 
-// chooseSampling decides how a call samples, and returns the fields of its request: as the run says, and where the run leaves a parameter out, as
-// the harness does. Runs from before there were such parameters leave stop and chat_template_kwargs to the harness, and nothing else.
-func (a *ask) chooseSampling(run runfile.Sampling) (map[string]json.RawMessage, error) {
+// chooseSampling decides how a call samples: as the run says, and where the run leaves a parameter out, as the harness does.
+func (a *ask) chooseSampling(run runfile.Sampling) error {
 	s := run
 	if a.MaxTokens > 0 {
 		s.MaxTokens = min(a.MaxTokens, s.MaxTokens)
@@ -24,38 +24,35 @@ func (a *ask) chooseSampling(run runfile.Sampling) (map[string]json.RawMessage, 
 	invalid := func(err error) error { return problem(http.StatusBadRequest, "invalid_request_error", "%v", err) }
 	var h map[string]json.RawMessage
 	if err := json.Unmarshal(a.body, &h); err != nil {
-		return nil, invalid(err)
+		return invalid(err)
 	}
 	var wrong error
-	if run.Explicit() {
-		s.TopP, s.MinP = or(s.TopP, h, "top_p", &wrong), or(s.MinP, h, "min_p", &wrong)
-		s.TopK = or(s.TopK, h, "top_k", &wrong)
-		s.RepetitionPenalty = or(s.RepetitionPenalty, h, "repetition_penalty", &wrong)
-		s.PresencePenalty, s.FrequencyPenalty = or(s.PresencePenalty, h, "presence_penalty", &wrong), or(s.FrequencyPenalty, h, "frequency_penalty", &wrong)
-	}
+	s.TopP, s.MinP = or(s.TopP, h, "top_p", &wrong), or(s.MinP, h, "min_p", &wrong)
+	s.TopK = or(s.TopK, h, "top_k", &wrong)
+	s.RepetitionPenalty = or(s.RepetitionPenalty, h, "repetition_penalty", &wrong)
+	s.PresencePenalty, s.FrequencyPenalty = or(s.PresencePenalty, h, "presence_penalty", &wrong), or(s.FrequencyPenalty, h, "frequency_penalty", &wrong)
 	if s.ChatTemplateKwargs == nil {
 		if kwargs := or[map[string]any](nil, h, "chat_template_kwargs", &wrong); kwargs != nil {
 			s.ChatTemplateKwargs = *kwargs
 		}
 	}
 	if wrong != nil {
-		return nil, invalid(wrong)
+		return invalid(wrong)
 	}
 	if s.Stop == nil {
 		s.Stop = stops(a.Forward["stop"])
 	}
 	if err := s.Validate(); err != nil {
-		return nil, invalid(err)
+		return invalid(err)
 	}
 	a.sampling = s
 	delete(a.Forward, "stop")
 	delete(a.Forward, "chat_template_kwargs")
 	text, err := json.Marshal(inference.NewSample(s))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var fields map[string]json.RawMessage
-	return fields, json.Unmarshal(text, &fields)
+	return json.Unmarshal(text, &a.fields)
 }
 
 // or is the run's value, or else the harness's, nil where it has none.
@@ -85,20 +82,23 @@ func stops(raw json.RawMessage) []string {
 }
 
 // noteSampling records how a turn was sampled, and what the harness asked for.
-func (a *ask) noteSampling(turn *events.TurnSampled, plain bool) {
+func (a *ask) noteSampling(turn *events.TurnSampled, sampled *fleet.Answer) {
 	s := a.sampling
-	if plain {
+	if turn.ContextLimit = sampled.ContextLimit; turn.ContextLimit > 0 {
+		s.MaxTokens = sampled.MaxTokens
+	}
+	if sampled.Plain {
 		s = inference.OnlyOpenAI(s)
 	}
 	turn.Sampling, turn.Requested, turn.Constrained = &s, a.requested, append(fields.Constraints(a.Forward), s.Constraints()...)
 }
 
-// seed is what the model samples a call with, until done is called. It follows from the rollout's seed, the turns there are and the
+// seed is what the model samples a call with, until done is called. It follows from the rollout's seed, the turns that it has had and the
 // conversation, so that a call that is repeated samples the same again, and calls that a harness makes at once do not. Two at once
 // with the same conversation are counted.
 func (g *Gateway) seed(ro *rollout, a *ask) (seed int64, done func(), err error) {
 	text := sha256.New()
-	fmt.Fprintf(text, "%s/%d/%d/", name(ro.Run, ro.ID), ro.Started.Seed, len(ro.Turns))
+	fmt.Fprintf(text, "%s/%d/%d/", name(ro.Run, ro.ID), ro.Started.Seed, len(ro.Turns)-ro.left)
 	for _, m := range a.Conversation { // one after the other: all at once are as large as the conversation again
 		if err := json.NewEncoder(text).Encode(m); err != nil {
 			return 0, nil, err

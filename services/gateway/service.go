@@ -91,15 +91,23 @@ const (
 
 // handle serves a pattern for those who may use the gateway; what goes wrong is told in the dialect of the caller.
 func (g *Gateway) handle(pattern string, d dialects.Dialect, serve func(w *stream, r *http.Request, t *tenant) error) {
-	g.mux.HandleFunc(pattern, func(plain http.ResponseWriter, r *http.Request) {
-		began, w := time.Now(), newStream(plain)
-		if r.ContentLength != 0 {
-			w.control.SetReadDeadline(began.Add(bodyTime)) // also where nobody reads it: the server reads what is left
-		}
+	g.mux.HandleFunc(pattern, g.handler(pattern, d, func(r *http.Request) (*tenant, error) {
 		t, err := g.authenticate(r)
 		if err == nil {
 			err = g.trusts(r)
 		}
+		return t, err
+	}, serve))
+}
+
+// handler serves a pattern for whom enter lets in.
+func (g *Gateway) handler(pattern string, d dialects.Dialect, enter func(*http.Request) (*tenant, error), serve func(w *stream, r *http.Request, t *tenant) error) http.HandlerFunc {
+	return func(plain http.ResponseWriter, r *http.Request) {
+		began, w := time.Now(), newStream(plain)
+		if r.ContentLength != 0 {
+			w.control.SetReadDeadline(began.Add(bodyTime)) // also where nobody reads it: the server reads what is left
+		}
+		t, err := enter(r)
 		if err == nil {
 			err = serve(w, r, t)
 		}
@@ -116,7 +124,7 @@ func (g *Gateway) handle(pattern string, d dialects.Dialect, serve func(w *strea
 			p = &refusal{status: http.StatusServiceUnavailable, code: "unavailable", message: "the gateway cannot reach the log or the store: try again", after: time.Second}
 		}
 		tell(w, d, p)
-	})
+	}
 }
 
 // health says whether the connection to the log stands.

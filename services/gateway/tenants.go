@@ -41,7 +41,7 @@ func ReadTenants(text []byte) ([]Tenant, error) {
 	var file struct {
 		Tenants []Tenant `yaml:"tenants"`
 	}
-	if err := yamltext.Unmarshal(text, &file, yaml.Strict()); err != nil {
+	if err := yamltext.Strict(text, &file); err != nil {
 		return nil, errors.New(strings.TrimSpace(yaml.FormatError(err, false, false))) // without the lines around: keys are near
 	}
 	if len(file.Tenants) == 0 {
@@ -68,6 +68,7 @@ type tenant struct {
 	requests fleet.Bucket
 	tokens   fleet.Bucket
 	running  int
+	agent    *Agent // nil: an outsider
 }
 
 // everybody is who uses a gateway without tenants.

@@ -5,17 +5,21 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// trajectory lays a rollout out as one row per message: for each turn what it was asked with, and what it said.
+// trajectory lays a rollout out as one row per message: for each turn what it was asked with, and what it said. Turns that an agent has left behind have none.
 func trajectory(r *events.Rollout, stopReason string) (*storage.Trajectory, error) {
 	t := &storage.Trajectory{
 		Run: r.Run, Group: r.Started.Group, Rollout: r.ID, Task: r.Started.Task,
 		StopReason: stopReason, DispatchVersion: r.Started.PolicyVersion,
 	}
-	for _, turn := range r.Turns {
+	for _, turn := range r.Taken() {
 		t.TextOnly = t.TextOnly || turn.TextOnly
 	}
-	segments := newTree(r.Turns).of
-	for i, turn := range r.Turns {
+	turns := withoutLeft(r)
+	segments := newTree(turns).of
+	for i, turn := range turns {
+		if r.Left(i) {
+			continue
+		}
 		rows, err := turnRows(turn, int32(i), int32(segments[i]), t.TextOnly)
 		if err != nil {
 			return nil, err

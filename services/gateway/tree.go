@@ -1,8 +1,8 @@
 package gateway
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/rondo-rl/rondo/events"
 )
@@ -38,31 +38,109 @@ func newTree(turns []events.TurnSampled) *tree {
 // tip is the last turn of a segment.
 func (t *tree) tip(segment int) int { return t.segments[segment][len(t.segments[segment])-1] }
 
-// place says where a new turn belongs that was asked with a conversation: which turn it continues, with what behind it, which
-// tokens its prompt adds, and whether a segment begins. tokens are the whole prompt's, nil for a turn that is text only.
-func (t *tree) place(conversation []events.PromptMessage, tokens []int32, turn *events.TurnSampled) {
-	ends := t.ends(conversation)
-	after := continued(ends)
-	turn.NewSegment = after < 0 || t.tip(t.of[after]) != after
-	if tokens != nil {
-		turn.PromptDelta, turn.NewSegment = tokens, true
-		if segment, known := t.extended(tokens); segment >= 0 {
-			// Tokens are exact; how a harness spells what was said does not matter then.
-			after = t.tip(segment)
-			turn.PromptDelta, turn.NewSegment = tokens[known:], false
-		} else if after >= 0 {
-			turn.SegmentCause = events.SegmentCause(t.upTo(after), tokens)
-		}
+// bind finds the turn with which a request goes on, and puts the rollout's own answers back into
+// it. That turn stays the request's, whatever is recorded meanwhile.
+func (a *ask) bind(turns []events.TurnSampled) (err error) {
+	if a.base, err = a.root(); err != nil {
+		return err
 	}
-	if after < 0 {
-		turn.Prompt = conversation
+	t := newTree(turns)
+	var ends []int
+	a.after, ends = t.continued(a)
+	if a.after < 0 {
+		return nil
+	}
+	a.held = ends[a.after]
+	return a.restore(t, a.after, ends)
+}
+
+// place says where a turn belongs that answers a request: which turn it continues, with what
+// behind it, which tokens its prompt adds, and whether and why a segment begins. tokens are the
+// whole prompt's, nil for a turn that is text only. It continues the segment of the turn before it
+// where its prompt extends that one's tokens exactly, and no other turn has done so before.
+func (t *tree) place(a *ask, tokens []int32, turn *events.TurnSampled) {
+	turn.Root, turn.Prompt = a.base, a.Conversation
+	tip := false
+	if a.after >= 0 {
+		after := a.after
+		turn.After, turn.Prompt = &after, a.Conversation[a.held:]
+		tip = t.tip(t.of[after]) == after
+	}
+	if turn.NewSegment = !tip; tokens == nil {
 		return
 	}
-	end := ends[after]
-	if end < 0 {
-		end = min(t.lengths[after], len(conversation))
+	if a.after < 0 {
+		turn.PromptDelta, turn.SegmentCause = tokens, t.beginning(a)
+		return
 	}
-	turn.After, turn.Prompt = &after, conversation[end:]
+	known, extends := t.begins(tokens, a.after)
+	if turn.NewSegment = !tip || !extends; !turn.NewSegment {
+		turn.PromptDelta = tokens[known:]
+		return
+	}
+	turn.PromptDelta = tokens
+	switch {
+	case t.turns[a.after].Root != a.base:
+		turn.SegmentCause = events.CauseTools
+	case !extends:
+		turn.SegmentCause = events.SegmentCause(t.upTo(a.after), tokens)
+	case slices.ContainsFunc(turn.Prompt, func(m events.PromptMessage) bool { return m.Role == roleAssistant }):
+		turn.SegmentCause = events.CauseRewritten
+	default:
+		turn.SegmentCause = events.CauseSibling
+	}
+}
+
+// beginning is why a segment begins with a request that goes on with no turn; "" for the first one.
+func (t *tree) beginning(a *ask) string {
+	asked, cause, longest := lead(a.Conversation), "", t.longest()
+	for i, turn := range t.turns {
+		if turn.After != nil {
+			continue
+		}
+		own := lead(turn.Prompt)
+		words := slices.EqualFunc(asked, own, same)
+		first := len(a.Conversation) > len(asked) && len(turn.Prompt) > len(own) &&
+			same(a.Conversation[len(asked)], turn.Prompt[len(own)])
+		switch tools := turn.Root != a.base; {
+		case !tools && len(a.Conversation) == len(turn.Prompt) && slices.EqualFunc(a.Conversation, turn.Prompt, same):
+			return events.CauseSibling
+		case words && !tools && longest[i] > len(a.Conversation):
+			cause = events.CauseCompacted
+		case words && !tools && first:
+			cause = cmp.Or(cause, events.CauseRewritten)
+		case words && first:
+			cause = cmp.Or(cause, events.CauseTools)
+		case first:
+			cause = cmp.Or(cause, events.CauseSystem)
+		}
+	}
+	if cause == "" && len(t.turns) > 0 {
+		cause = events.CauseConversation
+	}
+	return cause
+}
+
+// lead are the words of the system that a conversation begins with.
+func lead(conversation []events.PromptMessage) []events.PromptMessage {
+	n := slices.IndexFunc(conversation, func(m events.PromptMessage) bool {
+		return m.Role != "system" && m.Role != "developer"
+	})
+	if n < 0 {
+		n = len(conversation)
+	}
+	return conversation[:n]
+}
+
+// longest is for each turn how many messages the longest conversation has that goes on with it.
+func (t *tree) longest() []int {
+	longest := slices.Clone(t.lengths)
+	for i, turn := range slices.Backward(t.turns) {
+		if turn.After != nil {
+			longest[*turn.After] = max(longest[*turn.After], longest[i])
+		}
+	}
+	return longest
 }
 
 // upTo are the turns of a turn's segment up to itself: those behind it are of another course that the harness took.
@@ -76,51 +154,23 @@ func (t *tree) upTo(turn int) []events.TurnSampled {
 	return path
 }
 
-// continued is the turn that a conversation goes along with the farthest, of several the last; -1 for none.
-func continued(ends []int) int {
-	after := -1
-	for i, end := range ends {
-		if end >= 0 && (after < 0 || end >= ends[after]) {
-			after = i
+// known are the tokens of a turn's segment up to the turn's own end, nil where one has none.
+func (t *tree) known(turn int) (ids []int32) {
+	for _, u := range t.upTo(turn) {
+		if u.TextOnly {
+			return nil
 		}
+		ids = append(append(ids, u.PromptDelta...), u.TokenIDs...)
 	}
-	return after
+	return ids
 }
 
-// ends says for each turn up to where a conversation goes along with it; -1 where it does not.
-func (t *tree) ends(conversation []events.PromptMessage) []int {
-	ends := make([]int, len(t.turns))
-	for i, turn := range t.turns {
-		at := 0
-		if turn.After != nil {
-			at = ends[*turn.After]
-		}
-		ends[i] = -1
-		end := at + len(turn.Prompt)
-		if at < 0 || end >= len(conversation) || !slices.EqualFunc(conversation[at:end], turn.Prompt, same) || !same(conversation[end], messageOf(turn)) {
-			continue
-		}
-		ends[i] = end + 1
-	}
-	return ends
-}
-
-// extended is the segment whose tokens a prompt extends, of several the longest, and how many they are; -1 for none.
-func (t *tree) extended(prompt []int32) (segment, known int) {
-	segment = -1
-	for s, turns := range t.segments {
-		if n, ok := t.begins(prompt, turns); ok && n > known {
-			segment, known = s, n
-		}
-	}
-	return segment, known
-}
-
-// begins reports whether a prompt begins with the tokens of some turns, and how many they are.
-func (t *tree) begins(prompt []int32, turns []int) (n int, ok bool) {
-	for _, i := range turns {
-		for _, part := range [][]int32{t.turns[i].PromptDelta, t.turns[i].TokenIDs} {
-			if t.turns[i].TextOnly || len(prompt)-n < len(part) || !slices.Equal(prompt[n:n+len(part)], part) {
+// begins reports whether a prompt begins with what is known up to a turn's end, and how many
+// tokens these are.
+func (t *tree) begins(prompt []int32, turn int) (n int, ok bool) {
+	for _, u := range t.upTo(turn) {
+		for _, part := range [][]int32{u.PromptDelta, u.TokenIDs} {
+			if u.TextOnly || len(prompt)-n < len(part) || !slices.Equal(prompt[n:n+len(part)], part) {
 				return 0, false
 			}
 			n += len(part)
@@ -129,13 +179,79 @@ func (t *tree) begins(prompt []int32, turns []int) (n int, ok bool) {
 	return n, true
 }
 
-// messageOf is a turn as a message of the prompts after it.
-func messageOf(t events.TurnSampled) events.PromptMessage {
-	return events.PromptMessage{Role: "assistant", Content: t.Content, ToolCalls: t.ToolCalls}
+// continued is the turn with which a request goes on, -1 for none, and where in the request each
+// turn's conversation ends. It is one with the same tools, if there is one; of these the one that
+// goes along the farthest, then with the most of the same ids of calls, with its thoughts, the end
+// of its segment, and the last one.
+func (t *tree) continued(a *ask) (after int, ends []int) {
+	ends, after = make([]int, len(t.turns)), -1
+	var best [5]int
+	for i := range t.turns {
+		end, thinks := t.end(a, i, ends)
+		if ends[i] = end; end < 0 {
+			continue
+		}
+		rank := [5]int{
+			one(t.turns[i].Root == a.base), ends[i], sameIDs(a.Conversation[ends[i]-1], &t.turns[i]),
+			one(thinks), one(t.tip(t.of[i]) == i),
+		}
+		if after < 0 || slices.Compare(rank[:], best[:]) >= 0 {
+			after, best = i, rank
+		}
+	}
+	return after, ends
 }
 
-// same compares messages as far as every harness repeats them: arguments are spelled anew, and space is lost.
-func same(a, b events.PromptMessage) bool {
-	return a.Role == b.Role && a.ToolCallID == b.ToolCallID && strings.TrimSpace(a.Content) == strings.TrimSpace(b.Content) &&
-		slices.EqualFunc(a.ToolCalls, b.ToolCalls, func(x, y events.ToolCall) bool { return x.ID == y.ID && x.Name == y.Name })
+func one(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// sameIDs is how many calls of an answer have their own ids.
+func sameIDs(m events.PromptMessage, turn *events.TurnSampled) (n int) {
+	for i, c := range turn.ToolCalls {
+		n += one(m.ToolCalls[i].ID == c.ID)
+	}
+	return n
+}
+
+// end is where in a request a turn's conversation ends, its own answer included; -1 where the
+// request is another one. thinks: the answer is there with its thoughts.
+func (t *tree) end(a *ask, i int, ends []int) (end int, thinks bool) {
+	turn, at := &t.turns[i], 0
+	var calls, own []events.ToolCall // of the answer before, there and here
+	if turn.After != nil {
+		if at = ends[*turn.After]; at < 0 {
+			return -1, false
+		}
+		calls, own = a.Conversation[at-1].ToolCalls, t.turns[*turn.After].ToolCalls
+	}
+	end = at + len(turn.Prompt)
+	if end >= len(a.Conversation) {
+		return -1, false
+	}
+	for k, m := range turn.Prompt {
+		said := a.Conversation[at+k]
+		if !same(said, m) || m.Role == "tool" && !sameResult(said, m, calls, own) {
+			return -1, false
+		}
+		if m.Role == roleAssistant {
+			calls, own = said.ToolCalls, m.ToolCalls
+		}
+	}
+	ok, thinks := repeats(a.Conversation[end], a.message(end), turn)
+	if !ok {
+		return -1, false
+	}
+	return end + 1, thinks
+}
+
+// message is one as its client sent it.
+func (a *ask) message(i int) []byte {
+	if i < len(a.Messages) {
+		return a.Messages[i]
+	}
+	return nil
 }

@@ -1,12 +1,15 @@
 package gateway
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/services/gateway/dialects"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -28,6 +31,30 @@ func code(text string) int32 {
 		n = n*31%1_000_003 + int32(b)
 	}
 	return 100 + n
+}
+
+// request is that of a client that says a conversation, bound to a rollout's turns.
+func (c talk) request(t testing.TB, turns []events.TurnSampled) *ask {
+	t.Helper()
+	a := &ask{Request: &dialects.Request{Forward: map[string]json.RawMessage{}, Conversation: slices.Clone(c)}}
+	for _, m := range c {
+		said := recorded(&events.TurnSampled{Content: m.Content, ToolCalls: m.ToolCalls})
+		said.Role, said.ToolCallID = m.Role, m.ToolCallID
+		text, err := inference.Encode(said)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Messages = append(a.Messages, text)
+	}
+	if err := a.bind(turns); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// place puts a turn where it belongs.
+func (c talk) place(t testing.TB, turns []events.TurnSampled, tokens []int32, turn *events.TurnSampled) {
+	newTree(turns).place(c.request(t, turns), tokens, turn)
 }
 
 // TestSamplesAreWhatWasAsked drives harnesses that go on, try again, go back, forget and edit, at random: every turn stands in
@@ -54,10 +81,13 @@ func TestSamplesAreWhatWasAsked(t *testing.T) {
 			}
 			said := fmt.Sprint("said ", rng.IntN(4)) // the same may be said twice
 			turn := events.TurnSampled{Turn: i, Content: said, TokenIDs: []int32{code(said)}, Logprobs: []float32{-1}, FinishReason: "stop"}
-			before := newTree(r.Turns)
-			before.place(conversation, conversation.tokens(), &turn)
+			before, a := newTree(r.Turns), conversation.request(t, r.Turns)
+			before.place(a, conversation.tokens(), &turn)
 			for k := range before.segments {
 				tip := before.tip(k)
+				if before.lengths[tip] < a.held {
+					continue // the request goes on behind it, in another segment
+				}
 				whole := append(slices.Clone(prompts[tip]), r.Turns[tip].TokenIDs...)
 				if asked := conversation.tokens(); turn.NewSegment && len(asked) >= len(whole) && slices.Equal(asked[:len(whole)], whole) {
 					t.Fatalf("seed %d: turn %d extends turn %d, and begins a segment", seed, i, tip)
@@ -101,7 +131,7 @@ func TestTextIsNotRepeated(t *testing.T) {
 	conversation := talk{{Role: "user", Content: "begin"}}
 	for i := range 4 {
 		turn := events.TurnSampled{Turn: i, Content: " thought ", TokenIDs: []int32{1}, Logprobs: []float32{-1}}
-		newTree(turns).place(conversation, []int32{int32(i), 5}, &turn) // tokens never go on
+		conversation.place(t, turns, []int32{int32(i), 5}, &turn) // tokens never go on
 		if !turn.NewSegment || i > 0 && (turn.After == nil || *turn.After != i-1 || len(turn.Prompt) != 1) {
 			t.Errorf("turn %d is %+v", i, turn)
 		}
@@ -114,7 +144,8 @@ func TestTextIsNotRepeated(t *testing.T) {
 func TestTokensCountMoreThanText(t *testing.T) {
 	first := events.TurnSampled{Content: "<think>so</think>a", TokenIDs: []int32{3}, Logprobs: []float32{-1}, PromptDelta: []int32{1, 2}, NewSegment: true, Prompt: talk{{Role: "user", Content: "q"}}}
 	turn := events.TurnSampled{Turn: 1}
-	newTree([]events.TurnSampled{first}).place(talk{{Role: "user", Content: "q"}, {Role: "assistant", Content: "a"}, {Role: "user", Content: "more"}}, []int32{1, 2, 3, 4}, &turn)
+	asked := talk{{Role: "user", Content: "q"}, {Role: "assistant", Content: "a"}, {Role: "user", Content: "more"}}
+	asked.place(t, []events.TurnSampled{first}, []int32{1, 2, 3, 4}, &turn)
 	if turn.NewSegment || !slices.Equal(turn.PromptDelta, []int32{4}) || len(turn.Prompt) != 1 || turn.Prompt[0].Content != "more" {
 		t.Errorf("placed as %+v", turn)
 	}
@@ -140,15 +171,67 @@ func TestWhyASampleBegins(t *testing.T) {
 		"thoughts left out": {[]events.TurnSampled{thinks}, more, []int32{1, 2, 5, 6}, events.CauseThoughts},
 		"other tokens":      {[]events.TurnSampled{first}, more, []int32{1, 2, 9, 5, 6}, events.CauseDrift},
 		"another prompt":    {[]events.TurnSampled{first}, more, []int32{9, 2, 3, 4, 5, 6}, events.CauseHistory},
-		"back over a turn":  {[]events.TurnSampled{first, second}, more, []int32{1, 2, 3, 4, 5, 8}, events.CauseHistory},
+		"back over a turn":  {[]events.TurnSampled{first, second}, more, []int32{1, 2, 3, 4, 5, 8}, events.CauseSibling},
 		"by text alone":     {[]events.TurnSampled{first}, more, nil, ""},
-		"another talk":      {[]events.TurnSampled{first}, talk{{Role: "user", Content: "x"}}, []int32{9}, ""},
+		"another talk":      {[]events.TurnSampled{first}, talk{{Role: "system", Content: "s"}, {Role: "user", Content: "x"}}, []int32{9}, events.CauseConversation},
+		"a shorter talk": {[]events.TurnSampled{first, second},
+			talk{{Role: "user", Content: "x"}, {Role: "user", Content: "y"}, {Role: "user", Content: "z"}}, []int32{9}, events.CauseCompacted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var turn events.TurnSampled
-			newTree(c.turns).place(c.asked, c.tokens, &turn)
+			c.asked.place(t, c.turns, c.tokens, &turn)
 			if turn.SegmentCause != c.want {
 				t.Errorf("%q, want %q", turn.SegmentCause, c.want)
+			}
+		})
+	}
+}
+
+// TestResultsAnswerCalls: ids of calls are the client's own, and say no more than which call a result is of. A request goes on with the turn that has most of its ids.
+func TestResultsAnswerCalls(t *testing.T) {
+	calls := func(ids ...string) (list []events.ToolCall) {
+		for i, id := range ids {
+			list = append(list, events.ToolCall{ID: id, Name: "f", Arguments: fmt.Sprintf(`{"n": %d}`, i)})
+		}
+		return list
+	}
+	answers := func(ids ...string) (list talk) {
+		for i, id := range ids {
+			list = append(list, events.PromptMessage{Role: "tool", ToolCallID: id, Content: fmt.Sprint("result ", i)})
+		}
+		return list
+	}
+	zero := 0
+	first := events.TurnSampled{ToolCalls: calls("a", "b"), TokenIDs: []int32{1}, PromptDelta: []int32{1}, NewSegment: true, Prompt: talk{{Role: "user", Content: "q"}}}
+	twin := first
+	twin.Turn, twin.ToolCalls = 2, calls("x", "y")
+	turns := []events.TurnSampled{first, {Turn: 1, Content: "Done.", TokenIDs: []int32{2}, PromptDelta: []int32{2}, After: &zero, Prompt: answers("a", "b")}, twin}
+	for name, c := range map[string]struct {
+		calls, answers []string
+		more           bool
+		after          int
+		now            []string // the ids for the server
+	}{
+		"as they were":       {[]string{"a", "b"}, []string{"a", "b"}, true, 1, []string{"a", "b"}},
+		"renamed":            {[]string{"c", "d"}, []string{"c", "d"}, true, 1, []string{"a", "b"}},
+		"swapped, both":      {[]string{"b", "a"}, []string{"b", "a"}, true, 1, []string{"a", "b"}},
+		"swapped, the calls": {[]string{"b", "a"}, []string{"a", "b"}, true, 2, nil},
+		"of none":            {[]string{"a", "b"}, []string{"a", "c"}, true, 0, nil},
+		"a twin's":           {[]string{"x", "y"}, []string{"x", "y"}, false, 2, []string{"x", "y"}},
+		"of one of twins":    {[]string{"a", "y"}, []string{"a", "y"}, false, 2, []string{"x", "y"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := append(talk{{Role: "user", Content: "q"}, {Role: "assistant", ToolCalls: calls(c.calls...)}}, answers(c.answers...)...)
+			if c.more {
+				asked = append(asked, events.PromptMessage{Role: "assistant", Content: "Done."}, events.PromptMessage{Role: "user", Content: "more"})
+			}
+			a := asked.request(t, turns)
+			var now []string
+			for _, m := range a.Conversation[2:4] {
+				now = append(now, m.ToolCallID)
+			}
+			if a.after != c.after || c.now != nil && !slices.Equal(now, c.now) {
+				t.Errorf("goes on with turn %d, its results answer %q", a.after, now)
 			}
 		})
 	}

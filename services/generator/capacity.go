@@ -3,6 +3,7 @@ package generator
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,11 +27,18 @@ const (
 // capacities estimate what the servers of runs with `in_flight: auto` can do.
 type capacities struct {
 	mu   sync.Mutex
-	runs map[string]*fleet.Capacity
+	runs map[string]*capacity
+}
+
+type capacity struct {
+	fleet.Capacity
+	// stated is the capacity that the log was seen to end with, and since is its time; nil: it was not looked at.
+	stated *events.CapacityMeasured
+	since  time.Time
 }
 
 // of is the estimate of a run. A generator that looks for the first time begins a new one, which loses little.
-func (c *capacities) of(run string) *fleet.Capacity {
+func (c *capacities) of(run string) *capacity {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.runs[run] == nil {
@@ -39,26 +47,30 @@ func (c *capacities) of(run string) *fleet.Capacity {
 			c.runs = nil
 		}
 		if c.runs == nil {
-			c.runs = map[string]*fleet.Capacity{}
+			c.runs = map[string]*capacity{}
 		}
-		c.runs[run] = &fleet.Capacity{}
+		c.runs[run] = &capacity{}
 	}
 	return c.runs[run]
 }
 
-// round looks at the servers of a run that follows their capacity.
+// round looks at the servers of a run that follows their capacity. An external one follows its harness. The log is read when there may be something to state.
 func (s *Service) round(ctx context.Context, run string, cfg runfile.RunConfig) (handle pipeline.Handler, wait time.Duration, err error) {
 	s.compareSlots(run, cfg, time.Now())
-	if cfg.InFlight != runfile.AutoInFlight {
+	if cfg.InFlight != runfile.AutoInFlight || cfg.External {
 		return nil, presence.Gone, nil
 	}
 	servers, first := s.servers.Servers(ctx, run, &cfg)
 	if !first {
 		return nil, LookEvery, nil
 	}
-	measured := Measured(servers, s.capacities.of(run).Look(time.Now(), servers))
+	c := s.capacities.of(run)
+	measured := Measured(servers, c.Look(time.Now(), servers))
+	if c.stated != nil && !Noticeable(c.stated, time.Since(c.since), measured) {
+		return nil, LookEvery, nil
+	}
 	return func(ctx context.Context, _ pipeline.Message) ([]events.Event, error) {
-		return s.measured(ctx, run, cfg.Policy, measured)
+		return s.measured(ctx, c, run, cfg.Policy, measured)
 	}, LookEvery, nil
 }
 
@@ -77,15 +89,16 @@ func Measured(servers []fleet.Server, turns []int) (m events.CapacityMeasured) {
 }
 
 // Noticeable reports whether a capacity is stated that differs from the one stated last, some time ago; nil where there is none.
-func Noticeable(last *events.CapacityMeasured, since time.Duration, turns int) bool {
+func Noticeable(last *events.CapacityMeasured, since time.Duration, m events.CapacityMeasured) bool {
 	if last == nil {
 		return true
 	}
-	return since >= sayEvery && math.Abs(float64(turns-last.Turns)) >= max(2, float64(noticeable*float64(last.Turns)))
+	differs := math.Abs(float64(m.Turns-last.Turns)) >= max(2, float64(noticeable*float64(last.Turns)))
+	return since >= sayEvery && (differs || !slices.Equal(last.Unmeasured(), m.Unmeasured()))
 }
 
 // measured states a capacity behind the one stated last, if it differs noticeably.
-func (s *Service) measured(ctx context.Context, run, policy string, m events.CapacityMeasured) ([]events.Event, error) {
+func (s *Service) measured(ctx context.Context, c *capacity, run, policy string, m events.CapacityMeasured) ([]events.Event, error) {
 	fact, err := events.New(run, events.CapacityMeasuredType, policy, "0", m)
 	if err != nil {
 		return nil, err
@@ -94,17 +107,18 @@ func (s *Service) measured(ctx context.Context, run, policy string, m events.Cap
 	if err != nil {
 		return nil, err
 	}
-	var last *events.CapacityMeasured
-	var since time.Duration
 	if link != nil {
 		stated, err := events.Data[events.CapacityMeasured](*link)
 		if err != nil {
 			return nil, err
 		}
-		last, since = &stated, time.Since(link.Time)
+		c.stated, c.since = &stated, link.Time
 	}
-	if !Noticeable(last, since, m.Turns) {
+	if !Noticeable(c.stated, time.Since(c.since), m) {
 		return nil, nil
+	}
+	if servers := m.Unmeasured(); len(servers) > 0 && (c.stated == nil || !slices.Equal(c.stated.Unmeasured(), servers)) {
+		s.logger.Warn("server load unknown", "run", run, "servers", servers, "turns", m.Turns, "do", runfile.LoadUnknownDo)
 	}
 	fact.ID = events.ID(run, events.CapacityMeasuredType, policy, events.Ordinal(int64(fact.Prev)))
 	return []events.Event{fact}, nil

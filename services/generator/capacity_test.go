@@ -3,8 +3,10 @@ package generator
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -82,8 +84,33 @@ func TestNoticeableCapacities(t *testing.T) {
 		{nil, 0, 1, true}, {last, time.Hour, 109, false}, {last, time.Hour, 110, true}, {last, time.Hour, 90, true}, {last, 9 * time.Second, 1, false},
 		{&events.CapacityMeasured{Turns: 4}, time.Hour, 5, false}, {&events.CapacityMeasured{Turns: 4}, time.Hour, 2, true},
 	} {
-		if got := Noticeable(c.last, c.since, c.turns); got != c.want {
+		if got := Noticeable(c.last, c.since, events.CapacityMeasured{Turns: c.turns}); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
+	mute := events.CapacityMeasured{Turns: 100, Servers: []events.ServerCapacity{{URL: "http://mute/v1", Turns: 100}}}
+	if !Noticeable(last, time.Hour, mute) || !Noticeable(&mute, time.Hour, *last) || Noticeable(&mute, time.Hour, mute) {
+		t.Error("that a server says nothing of its load any more, or says it again, is not stated once")
+	}
+}
+
+// TestUnknownLoadIsSaid: the log names servers that say nothing of their load, once, and the built-in policy's endpoint never.
+func TestUnknownLoadIsSaid(t *testing.T) {
+	log := natstest.Log(t)
+	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
+	var text strings.Builder
+	s := &Service{log: log, logger: slog.New(slog.NewTextHandler(&text, nil))}
+	state := func(url string, turns, want int) {
+		t.Helper()
+		m := events.CapacityMeasured{Turns: turns, Servers: []events.ServerCapacity{{URL: url, Turns: turns}}}
+		facts, err := s.measured(t.Context(), &capacity{}, "r", url[:4], m)
+		if err != nil || len(facts) != 1 {
+			t.Fatalf("%v, %v", facts, err)
+		}
+		if n := strings.Count(text.String(), `msg="server load unknown" run=r servers=[http://mute/v1] turns=64 do="see that it is up`); n != want {
+			t.Errorf("it is said %d times, want %d:\n%s", n, want, &text)
+		}
+	}
+	state(runfile.BuiltinEndpoint, 64, 0)
+	state("http://mute/v1", 64, 1)
 }

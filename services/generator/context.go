@@ -19,7 +19,8 @@ func leastPrompt(r *events.Rollout) int {
 	if last == nil {
 		return 0
 	}
-	said, since := last.CompletionTokens, 0
+	prompt, said := leastTokens(last)
+	since := 0
 	if last.Thought() { // templates may leave thoughts out of the next prompt
 		said, since = 0, len(last.Said())
 		for _, c := range last.ToolCalls {
@@ -32,7 +33,15 @@ func leastPrompt(r *events.Rollout) int {
 	for _, m := range told(r, last.Turn) {
 		since += len(m.Content)
 	}
-	return last.PromptTokens + said + since/mostBytes
+	return prompt + said + since/mostBytes
+}
+
+// leastTokens are how many tokens a turn's prompt and answer have at least: what is estimated may be twice as many.
+func leastTokens(t *events.TurnSampled) (prompt, said int) {
+	if t.TokensEstimated {
+		return t.PromptTokens * events.BytesPerToken / mostBytes, t.CompletionTokens * events.BytesPerToken / mostBytes
+	}
+	return t.PromptTokens, t.CompletionTokens
 }
 
 // overflow is the refusal of a prompt that does not fit, or leaves too little room; nil of other errors.

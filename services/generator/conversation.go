@@ -10,11 +10,7 @@ import (
 
 // opening are the messages before a turn that nothing was said before: the run's system prompt, which tells the model where it is, and the words of the
 // task, or of its step. Behind a summary they end with that: some chat templates take no second message of a user.
-func opening(system *string, task runfile.TaskSpec, r *events.Rollout, turn int) []inference.Message {
-	prompt := runfile.DefaultSystemPrompt
-	if system != nil {
-		prompt = *system
-	}
+func opening(system string, task runfile.TaskSpec, r *events.Rollout, turn int) []inference.Message {
 	words := instruction(task, r.StepOf(turn))
 	if given := told(r, -1); len(given) > 0 {
 		words = given[0]
@@ -22,10 +18,10 @@ func opening(system *string, task runfile.TaskSpec, r *events.Rollout, turn int)
 	if turn > 0 {
 		words.Content += behindInstruction + r.Turns[turn-1].Said()
 	}
-	if prompt == "" {
+	if system == "" {
 		return []inference.Message{words}
 	}
-	return []inference.Message{{Role: "system", Content: strings.ReplaceAll(prompt, "{workdir}", task.Workdir)}, words}
+	return []inference.Message{{Role: "system", Content: strings.ReplaceAll(system, "{workdir}", task.Workdir)}, words}
 }
 
 // conversation renders a rollout as chat messages, from its last summary on.

@@ -8,16 +8,16 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// handled is what the first turn of a rollout comes to, at a server with one answer for all requests.
-func handled(t *testing.T, run string, say answer) []events.Event {
+// handled is what the first turn of a run's rollout comes to, at a server with one answer for all requests.
+func handled(t *testing.T, log *eventlog.Log, run string, say answer) []events.Event {
 	t.Helper()
-	log := natstest.Log(t)
 	open(t, log, run, serve(t, say).URL, func(c *runfile.RunConfig) {
 		c.Limits.Tries = 1
 	})
@@ -37,6 +37,7 @@ func said(message, finish string) answer {
 // TestEndings: a rollout ends as the server says that its turn ended. What nobody knows is never the model's end, a turn that the machine cut is none, and
 // a call in a turn that was cut is not run.
 func TestEndings(t *testing.T) {
+	log := natstest.Log(t)
 	const words, call = `{"content":"half an answ"}`, `{"content":"I look.","tool_calls":[{"function":{"name":"list_dir","arguments":"{}"}}]}`
 	for name, c := range map[string]struct {
 		message, finish string
@@ -50,7 +51,7 @@ func TestEndings(t *testing.T) {
 		"filter":        {words, `"content_filter"`, events.FinishFiltered, "content_filter", events.StopFiltered, ""},
 		"null":          {words, `null`, events.FinishUnknown, "", "", events.ClassUnknownFinish},
 		"new":           {words, `"A new\u001b word"`, events.FinishUnknown, "A new\uFFFD word", "", events.ClassUnknownFinish},
-		"number":        {words, `3`, events.FinishUnknown, "3", "", events.ClassUnknownFinish},
+		"number":        {words, `3`, events.FinishUnknown, "no text: 3", "", events.ClassUnknownFinish},
 		"aborted":       {words, `"aborted"`, "", "", "", events.ClassEndpoint},
 		"timeout":       {words, `"timeout"`, "", "", "", events.ClassEndpoint},
 		"resources":     {words, `"insufficient_system_resource"`, "", "", "", events.ClassEndpoint},
@@ -63,7 +64,7 @@ func TestEndings(t *testing.T) {
 		"in-thoughts":   {`{"content":null,"reasoning_content":"I look.\n<tool_call>{}</tool_call>"}`, `"stop"`, events.FinishStop, "", events.StopUnread, ""},
 		"in-marks":      {`{"content":"<｜DSML｜function_calls>"}`, `"stop"`, events.FinishStop, "", events.StopUnread, ""},
 	} {
-		facts := handled(t, name, said(c.message, c.finish))
+		facts := handled(t, log, name, said(c.message, c.finish))
 		if c.reason != "" {
 			turn := servicetest.Data[events.TurnSampled](t, facts[0])
 			unread := slices.Contains(turn.Lacks, events.LackTools)
@@ -84,20 +85,21 @@ func TestEndings(t *testing.T) {
 			t.Errorf("%s: %s, %+v, want class %s", name, facts[0].Type, f, c.class)
 		}
 	}
-	if facts := handled(t, "aborted", said(words, `"abort"`)); len(facts) != 0 {
+	if facts := handled(t, log, "aborted-too", said(words, `"abort"`)); len(facts) != 0 {
 		t.Errorf("a turn that was aborted comes to %d facts, and costs no try", len(facts))
 	}
 }
 
 // TestErrorsThatSucceed: an error with a status of success is read as if it came with its own.
 func TestErrorsThatSucceed(t *testing.T) {
+	log := natstest.Log(t)
 	for name, c := range map[string]struct{ body, want string }{
 		"a-full-context": {`{"error":{"message":"the input length exceeds the context length"}}`, events.StopContext},
 		"trouble":        {`{"object":"error","message":"CUDA error","code":500}`, "CUDA error"},
 		"refused":        {`{"error":{"message":"tools are not allowed","type":"invalid_request_error"}}`, "tools are not allowed"},
 		"a-stream":       {"data: {\"error\":{\"message\":\"worker died\"}}\n\n", "worker died"},
 	} {
-		facts := handled(t, name, text(c.body))
+		facts := handled(t, log, name, text(c.body))
 		if len(facts) != 1 || !strings.Contains(string(facts[0].Data), c.want) || (facts[0].Type == events.RolloutFinishedType) != (c.want == events.StopContext) {
 			t.Errorf("%s: %v", name, facts)
 		}

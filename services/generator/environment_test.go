@@ -69,7 +69,7 @@ func TestEnvironmentsMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, task := runfile.RunConfig{SystemPrompt: new(string), Environment: &runfile.Environment{Name: "e"}}, runfile.TaskSpec{Name: "a", Instruction: "Never read."}
+	cfg, task := runfile.RunConfig{Environment: &runfile.Environment{Name: "e"}}, runfile.TaskSpec{Name: "a", Instruction: "Never read."}
 	messages, _ := conversation(cfg, task, &r)
 	var said []string
 	for _, m := range messages {

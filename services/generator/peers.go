@@ -17,40 +17,26 @@ const maxPeers = 4096
 
 // peers are the generators that are present, with this one.
 type peers struct {
-	name string // of this one
+	name   string // of this one
+	slots  int    // of this one
+	began  time.Time
+	others *presence.Roster
 
-	mu    sync.Mutex
-	began time.Time
-	told  map[string]bool      // runs that need more slots than there are, which was said
-	slots map[string]int       // by name
-	heard map[string]time.Time // last
+	mu   sync.Mutex
+	told map[string]bool // runs that need more slots than there are, which was said
 }
 
 func newPeers(name string, slots int) *peers {
-	return &peers{name: name, began: time.Now(), told: map[string]bool{}, slots: map[string]int{name: slots}, heard: map[string]time.Time{}}
-}
-
-// take notes what a generator says of itself.
-func (p *peers) take(r presence.Report, now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, known := p.slots[r.Name]; known || len(p.slots) < maxPeers {
-		p.slots[r.Name], p.heard[r.Name] = r.Slots, now
-	}
+	return &peers{name: name, slots: slots, began: time.Now(), others: presence.NewRoster(maxPeers), told: map[string]bool{}}
 }
 
 // count counts the generators that are present and their slots. first reports whether this one is the first of them by name.
 func (p *peers) count(now time.Time) (n, slots int, first bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	first = true
-	for name, has := range p.slots {
-		if name != p.name && now.Sub(p.heard[name]) > presence.Gone {
-			delete(p.slots, name)
-			delete(p.heard, name)
-			continue
+	n, slots, first = 1, p.slots, true
+	for _, other := range p.others.Present(now) {
+		if other.Name != p.name {
+			n, slots, first = n+1, slots+other.Slots, first && p.name < other.Name
 		}
-		n, slots, first = n+1, slots+has, first && p.name <= name
 	}
 	return n, slots, first
 }
@@ -58,7 +44,7 @@ func (p *peers) count(now time.Time) (n, slots int, first bool) {
 // follow keeps the fleet told how many generators ask the same servers, until the context ends.
 func (p *peers) follow(ctx context.Context, env pipeline.Env, servers *fleet.Fleet) {
 	stop, err := presence.HearService(env.Log.Conn(), topology.Generator, func(r presence.Report) {
-		p.take(r, time.Now())
+		p.others.Take(r, time.Now())
 		n, _, first := p.count(time.Now())
 		servers.SetPeers(n, first)
 	})

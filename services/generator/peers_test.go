@@ -22,12 +22,12 @@ func TestPeers(t *testing.T) {
 		}
 	}
 	want(1, 64, true)
-	p.take(presence.Report{Name: "a", Slots: 32}, now)
-	p.take(presence.Report{Name: "c", Slots: 16}, now)
-	p.take(presence.Report{Name: "b", Slots: 64}, now)
+	p.others.Take(presence.Report{Name: "a", Slots: 32}, now)
+	p.others.Take(presence.Report{Name: "c", Slots: 16}, now)
+	p.others.Take(presence.Report{Name: "b", Slots: 64}, now)
 	want(3, 112, false)
 	now = now.Add(presence.Gone)
-	p.take(presence.Report{Name: "c", Slots: 16}, now)
+	p.others.Take(presence.Report{Name: "c", Slots: 16}, now)
 	now = now.Add(time.Second)
 	want(2, 80, true)
 }
@@ -48,7 +48,7 @@ func TestScarceSlots(t *testing.T) {
 	told(time.Second, 0) // others may not have spoken yet
 	told(presence.Gone, 1)
 	told(2*presence.Gone, 1)
-	s.peers.take(presence.Report{Name: "b", Slots: 448}, s.peers.began.Add(2*presence.Gone))
+	s.peers.others.Take(presence.Report{Name: "b", Slots: 448}, s.peers.began.Add(2*presence.Gone))
 	told(3*presence.Gone, 1)
 	told(4*presence.Gone, 2) // the other one has gone
 }

@@ -1,6 +1,8 @@
 package generator
 
 import (
+	"strings"
+
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/pipeline/presence"
 )
@@ -19,7 +21,7 @@ func report(servers *fleet.Fleet, instance string, slots int) presence.Report {
 		}
 		r.Servers = append(r.Servers, presence.Server{
 			URL: s.URL, State: state, Engine: s.Engine, InFlight: s.InFlight, Allowed: s.Allowed, Versions: s.Versions, Failures: s.Failures, Reduced: s.Reduced,
-			Used: s.Used.UTC(),
+			Away: strings.ToValidUTF8(s.Away[:min(len(s.Away), presence.MaxAway)], ""), Used: s.Used.UTC(),
 		})
 	}
 	return r

@@ -47,7 +47,7 @@ func (f *fields) seen() []map[string]any {
 }
 
 // TestSamplingIsSent: all that a run sets reaches the server under the names of each kind of server, so that nothing falls through to the
-// model's generation_config.json, and stands in the turn. Runs from before these keys ask as they did.
+// model's generation_config.json, and stands in the turn.
 func TestSamplingIsSent(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
@@ -64,13 +64,13 @@ func TestSamplingIsSent(t *testing.T) {
 		"set": {func(c *runfile.RunConfig) {
 			c.Sampling.TopK, c.Sampling.RepetitionPenalty, c.Sampling.Stop = new(20), new(1.1), []string{"end"}
 			c.Sampling.ChatTemplateKwargs = map[string]any{"enable_thinking": false}
-			c.SystemPrompt = new("Work in {workdir}.")
+			c.SystemPrompt = "Work in {workdir}."
 		}, map[string]any{"top_k": 20.0, "repetition_penalty": 1.1, "repeat_penalty": 1.1, "stop": []any{"end"}, "chat_template_kwargs": map[string]any{"enable_thinking": false}}, nil, "Work in /app."},
 		"left-to-the-server": {func(c *runfile.RunConfig) { c.Sampling.TopP = nil }, map[string]any{"top_k": -1.0}, []string{"top_p"}, "You are"},
-		"from-before": {func(c *runfile.RunConfig) {
-			c.Sampling, c.SystemPrompt = runfile.Sampling{Temperature: 0.5, MaxTokens: 10}, nil
+		"all-left-to-the-server": {func(c *runfile.RunConfig) {
+			c.Sampling = runfile.Sampling{Temperature: 0.5, MaxTokens: 10}
 		}, map[string]any{"temperature": 0.5, "max_tokens": 10.0}, []string{"top_p", "top_k", "min_p", "repetition_penalty", "repeat_penalty", "presence_penalty", "frequency_penalty"}, "You are a coding agent. The repository is your working directory, /app."},
-		"no-system-prompt": {func(c *runfile.RunConfig) { c.SystemPrompt = new("") }, nil, nil, ""},
+		"no-system-prompt": {func(c *runfile.RunConfig) { c.SystemPrompt = "" }, nil, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var f fields
@@ -174,7 +174,7 @@ func TestRawLogprobs(t *testing.T) {
 		"processed-and-warm": {probetest.Lacks{}, warm, false},
 		"unknown-and-warm":   {probetest.Lacks{Raw: true, NoTop: true}, warm, false},
 		"an-evaluation":      {probetest.Lacks{Raw: true}, func(c *runfile.RunConfig) { c.Sampling.Temperature, c.Epochs, c.Feeds = 0.7, 1, nil }, false},
-		"from-before":        {probetest.Lacks{Raw: true}, func(c *runfile.RunConfig) { c.Sampling = runfile.Sampling{Temperature: 0.7, MaxTokens: 100} }, false},
+		"temperature-alone":  {probetest.Lacks{Raw: true}, func(c *runfile.RunConfig) { c.Sampling = runfile.Sampling{Temperature: 0.7, MaxTokens: 100} }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			open(t, log, name, probetest.Server(t, probetest.VLLM, c.lacks).URL, c.change)

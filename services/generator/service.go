@@ -28,7 +28,7 @@ type Options struct {
 func DefaultOptions() Options { return Options{Slots: 64} }
 
 // Service consumes rollout_started, tools_completed and step_scored, and emits turn_sampled, step_finished, rollout_finished,
-// rollout_retried and rollout_failed. In runs with `in_flight: auto` it emits capacity_measured.
+// rollout_retried and rollout_failed. In runs with an agent it emits workspace_called alone. In runs with `in_flight: auto` it emits capacity_measured.
 type Service struct {
 	log     *eventlog.Log
 	opts    Options
@@ -92,6 +92,9 @@ func (s *Service) advance(ctx context.Context, cfg runfile.RunConfig, r *events.
 	}
 	if err != nil {
 		return nil, err
+	}
+	if cfg.Agent != nil {
+		return startAgent(cfg, task, r)
 	}
 	do, stopReason := nextIn(cfg, r, task)
 	switch do {
@@ -227,7 +230,7 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 			t.SegmentCause = segmentCause(r, answer.Prompt)
 		}
 	}
-	if err = s.knownVersions(ctx, cfg.Policy, r.Started.PolicyVersion, &t); err == nil {
+	if err = s.log.MarkVersions(ctx, cfg.Policy, r.Started.PolicyVersion, &t); err == nil {
 		err = outage.Outlast(ctx, func() error {
 			kept := t
 			err := answer.Keep(ctx, s.log.Store(), cfg.TokenColumns, &kept, -1) // by tokens they were asked for from the last known one on
@@ -244,11 +247,8 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 	return t, answer, nil
 }
 
-// sampledWith is how a turn was sampled; nil where the run leaves that to the server, as older ones do.
+// sampledWith is how a turn was sampled.
 func sampledWith(s runfile.Sampling, plain bool) *runfile.Sampling {
-	if !s.Explicit() {
-		return nil
-	}
 	if plain {
 		s = inference.OnlyOpenAI(s)
 	}

@@ -21,6 +21,7 @@ type coldServer struct {
 	mu       sync.Mutex
 	inFlight int
 	most     int
+	two      chan struct{} // closed when two were under way at once
 }
 
 func (s *coldServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -30,8 +31,15 @@ func (s *coldServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	s.inFlight++
+	if s.most < 2 && s.inFlight == 2 {
+		close(s.two)
+	}
 	s.most = max(s.most, s.inFlight)
 	s.mu.Unlock()
+	select { // a slow machine brings the second one late
+	case <-s.two:
+	case <-time.After(time.Second):
+	}
 	time.Sleep(30 * time.Millisecond) // what a turn takes
 	s.mu.Lock()
 	s.inFlight--
@@ -42,7 +50,7 @@ func (s *coldServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestManyGenerators: each of several generators asks the server, they know of each other, and the first of them alone looks at the server's load.
 func TestManyGenerators(t *testing.T) {
 	const generators, groups = 4, 48
-	log, cold := natstest.Log(t), &coldServer{}
+	log, cold := natstest.Log(t), &coldServer{two: make(chan struct{})}
 	server := httptest.NewServer(cold)
 	t.Cleanup(server.Close)
 	cfg := servicetest.Config("a")

@@ -88,9 +88,9 @@ func summaryPrompt(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollo
 	}
 	if withhold {
 		last := *r.LastTurn()
-		p.least = last.PromptTokens
-		if !last.Thought() {
-			p.least += last.CompletionTokens
+		var said int
+		if p.least, said = leastTokens(&last); !last.Thought() {
+			p.least += said
 		}
 		messages, p.written = slices.Clone(messages), inference.Written{}
 		for i := len(messages) - results; i < len(messages); i++ {

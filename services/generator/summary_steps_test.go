@@ -164,7 +164,7 @@ func TestSummaryWithoutTokens(t *testing.T) {
 		return s
 	}
 	r := &events.Rollout{Run: "r", ID: rollout, Turns: []events.TurnSampled{say(0, "first", false), say(1, "so far", true), say(2, "done", false)}}
-	tr, err := trajectory(runfile.RunConfig{}, runfile.TaskSpec{Name: "a", Instruction: "Do."}, r, events.StopFinished)
+	tr, err := trajectory(runfile.RunConfig{SystemPrompt: "Mend."}, runfile.TaskSpec{Name: "a", Instruction: "Do."}, r, events.StopFinished)
 	if err != nil {
 		t.Fatal(err)
 	}

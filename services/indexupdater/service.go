@@ -35,7 +35,7 @@ type Options struct {
 	Every time.Duration
 }
 
-// Service consumes repo_registered, repo_changed and, from the catalogue, run_opened; it emits index_updated.
+// Service consumes repo_changed and, from the catalogue, run_opened; it emits index_updated.
 type Service struct {
 	log     *eventlog.Log
 	logger  *slog.Logger
@@ -151,19 +151,5 @@ func (s *Service) publish(ctx context.Context, updated events.IndexUpdated, sinc
 	if fact != nil {
 		return []events.Event{*fact}, pipeline.ErrCallAgain
 	}
-	runs, err := s.log.OpenRuns(ctx, uses(known.Repo))
-	if err != nil {
-		return nil, err
-	}
-	var facts []events.Event
-	for _, run := range runs {
-		fact, _, err := s.next(ctx, run, known, since)
-		if err != nil {
-			return nil, fmt.Errorf("inform run %s: %w", run, err)
-		}
-		if fact != nil {
-			facts = append(facts, *fact)
-		}
-	}
-	return facts, nil
+	return s.copies(ctx, known, since)
 }

@@ -69,17 +69,19 @@ func (s *Service) greet(ctx context.Context, opening events.Event) (facts []even
 		if !found {
 			continue
 		}
-		open, err := s.log.OpenFor(ctx, opening.Entity, uses(repo))
-		if err != nil || !open {
-			return nil, err // closed or deleted in the meantime
-		}
-		fact, _, err := s.next(ctx, opening.Entity, updated, opening.Time)
+		copies, err := s.copies(ctx, updated, opening.Time, opening.Entity)
 		if err != nil {
-			return nil, fmt.Errorf("inform run %s: %w", opening.Entity, err)
+			return nil, err
 		}
-		if fact != nil {
-			facts = append(facts, *fact)
-		}
+		facts = append(facts, copies...)
 	}
 	return facts, nil
+}
+
+// copies are the copies of an update for open runs that use the repository and have not learned of it: those that are named, or all.
+func (s *Service) copies(ctx context.Context, updated events.IndexUpdated, since time.Time, runs ...string) ([]events.Event, error) {
+	return pipeline.Inform(ctx, s.log, uses(updated.Repo), func(run string) (*events.Event, error) {
+		fact, _, err := s.next(ctx, run, updated, since)
+		return fact, err
+	}, runs...)
 }

@@ -12,62 +12,25 @@ import (
 )
 
 // admit checks a fact against what it is about, before it is linked.
-func (s *Service) admit(ctx context.Context, m pipeline.Message, fact events.Event, payload any) error {
-	if fact.Type.CatalogueOnly() {
-		if fact.Run != events.Catalogue {
-			return refuse("%s belongs to the catalogue: publish to %s", fact.Type, events.IntakeSubject(events.Catalogue, fact.Type, fact.Entity))
-		}
-		if err := admitReferences(fact, payload); err != nil {
-			return err
-		}
-		switch p := payload.(type) {
-		case *events.WeightsSubmitted:
-			return s.admitSubmitted(ctx, p)
-		case *events.WeightsActivated:
-			return s.admitPublished(ctx, fact, p.Version)
-		case *events.WeightsPromoted:
-			return s.admitPromoted(ctx, fact, p)
-		case *events.WeightsJudged:
-			return s.admitJudged(ctx, fact, p)
-		}
-		return nil
+func (s *Service) admit(ctx context.Context, m pipeline.Message, fact events.Event, payload any) (err error) {
+	a := submitted{message: m, fact: fact, payload: payload}
+	switch {
+	case !fact.Type.CatalogueOnly():
+		a.run, err = s.config(ctx, fact)
+	case fact.Run != events.Catalogue:
+		err = refuse("%s belongs to the catalogue: publish to %s", fact.Type, events.IntakeSubject(events.Catalogue, fact.Type, fact.Entity))
 	}
-	cfg, err := s.config(ctx, fact)
 	if err != nil {
 		return err
 	}
 	if err := admitReferences(fact, payload); err != nil {
 		return err
 	}
-	if fact.Type.ExternalOnly() {
-		return s.admitExternal(ctx, m, cfg, fact, payload)
-	}
-	if fact.Type.Kind() == events.CaptureRecordedType.Kind() {
-		return admitCapture(cfg, fact, payload)
-	}
-	switch p := payload.(type) {
-	case *events.QuerySubmitted:
-		return s.admitQuery(ctx, cfg, fact, p)
-	case *events.FeedbackRecorded:
-		return s.admitFeedback(ctx, cfg, fact, p)
-	case *events.BatchConsumed:
-		return s.admitConsumed(ctx, cfg, fact, p)
-	case *events.BatchCheckpointed:
-		return s.admitStep(ctx, cfg, fact, "step", p.Step)
-	case *events.BatchRewound:
-		return s.admitStep(ctx, cfg, fact, "to_step", p.ToStep)
-	case *events.RolloutForked:
-		return s.admitFork(ctx, cfg, fact, p)
-	case *events.RolloutAnnotated:
-		return s.admitTurn(ctx, fact, p.Turn)
-	case *events.RolloutHinted:
-		return s.admitHinted(ctx, cfg, fact, p)
-	case *events.TeacherScored:
-		return s.admitTeacher(ctx, m, cfg, fact, p)
-	case *events.RolloutObserved:
-		return s.admitObserved(ctx, cfg, fact, p)
-	case *events.RolloutRated:
-		return s.admitRated(ctx, cfg, fact, p)
+	switch r := rules[fact.Type]; {
+	case r.next != nil:
+		return s.admitExternal(ctx, a)
+	case r.admit != nil:
+		return r.admit(s, ctx, a)
 	}
 	return nil
 }
@@ -152,7 +115,10 @@ func (s *Service) admitTurn(ctx context.Context, fact events.Event, turn *int) e
 	}
 	turns := len(r.Turns)
 	if r.Finished != nil {
-		turns = r.Finished.Turns // an external rollout has no others
+		turns = max(turns, r.Finished.Turns) // those of an external rollout may be in its trajectory alone
+	}
+	if err == nil && r.Left(*turn) {
+		return refuse("turn %d: rollout %s of run %s has left it behind, when its agent was started anew", *turn, fact.Entity, fact.Run)
 	}
 	if err == nil && (*turn < 0 || *turn >= turns) {
 		return refuse("turn %d: rollout %s of run %s has %d turns, counted from 0", *turn, fact.Entity, fact.Run, turns)
@@ -166,25 +132,21 @@ func refuseRollout(fact events.Event) error {
 
 // follows says which facts may stand behind a link (nil: begin a chain).
 func (s *Service) follows(ctx context.Context, fact events.Event, last *events.Event) error {
+	rule := rules[fact.Type]
+	begins := fact.Type == events.GroupOpenedType || fact.Type == events.RolloutStartedType
 	switch {
-	case fact.Type == events.GroupOpenedType || fact.Type == events.RolloutStartedType:
-		return s.admitClosed(ctx, fact)
-	case last == nil && fact.Type.Kind() == events.RolloutStartedType.Kind():
+	case !begins && last == nil && fact.Type.Kind() == events.RolloutStartedType.Kind():
 		return refuseRollout(fact)
-	case last != nil && last.Type == events.RunClosedType:
+	case !begins && last != nil && last.Type == events.RunClosedType:
 		return refuse("run %s is closed", fact.Run)
-	case fact.Type.ExternalOnly():
+	case rule.follows != nil:
+		return rule.follows(s, ctx, fact, last)
+	case rule.next != nil:
 		r, err := s.log.Rollout(ctx, fact.Run, fact.Entity)
 		if err != nil {
 			return err
 		}
 		return inOrder(fact, &r)
-	case fact.Type.Kind() == events.CaptureRecordedType.Kind():
-		return s.followsCapture(ctx, fact, last)
-	case fact.Type == events.WeightsPromotedType && last != nil:
-		return s.followsJudgement(ctx, fact, *last)
-	case fact.Type == events.RolloutObservedType || fact.Type == events.RolloutRatedType:
-		return s.stillAwaited(ctx, fact, last.Seq)
 	}
 	return nil
 }

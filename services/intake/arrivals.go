@@ -27,6 +27,8 @@ const (
 	// outOfOrder is how far behind the last message of a queue another one is at most that this
 	// process still reaches: other processes have dealt with what is farther behind.
 	outOfOrder = 4 * slots
+	// mostStrangers bounds the queues of strangers that are remembered.
+	mostStrangers = 128
 	// purgeTime is how long the server may take to purge a part of a queue.
 	purgeTime = 10 * time.Second
 	// recordBytes is what the server writes beside the subject, the header and the body of a
@@ -38,7 +40,8 @@ const (
 // Senders pay their quotas here. A queue may hold as much of the stream as is free beside it, and
 // loses the older half where it has more: so one flood gets half of the stream, two get a third
 // each, and room is left for everybody else. A queue loses nothing while a message waits in it that
-// this process was not told of: nobody would answer that one.
+// this process was not told of: nobody would answer that one. Of strangers, who may invent names,
+// mostStrangers have a queue here, and the others count as what nobody told of.
 type arrivals struct {
 	log    *eventlog.Log
 	from   *senders
@@ -48,7 +51,9 @@ type arrivals struct {
 
 	mu     sync.Mutex
 	queues map[string]*arrivedQueue
-	all    load
+	// strangers are how many of the queues are of strangers.
+	strangers int
+	all       load
 	// unseen is what waits in the stream and did not arrive here: it was there before this process,
 	// or the server's word of it was lost.
 	unseen load
@@ -65,6 +70,7 @@ type load struct{ messages, bytes int64 }
 func (l load) plus(o load) load  { return load{l.messages + o.messages, l.bytes + o.bytes} }
 func (l load) minus(o load) load { return load{l.messages - o.messages, l.bytes - o.bytes} }
 func (l load) half() load        { return load{l.messages / 2, l.bytes / 2} }
+func (l load) atLeastNone() load { return load{max(0, l.messages), max(0, l.bytes)} }
 
 // exceeds reports whether there are more messages or bytes than so many.
 func (l load) exceeds(most load) bool { return l.messages > most.messages || l.bytes > most.bytes }
@@ -75,6 +81,8 @@ type arrivedQueue struct {
 	share   load   // those that are not done
 	reached uint64 // the last one that was handled
 	purging bool
+	// stranger: it has no consumer of its own, see pipeline.Arrival.
+	stranger bool
 	// postponed: not all that waits is known, until a handler has had what is not, or a search.
 	postponed bool
 }
@@ -111,9 +119,21 @@ func (a *arrivals) Arrived(m pipeline.Arrival) {
 		return // a subject with wildcards, in no queue
 	}
 	q := a.queues[m.Queue.Name]
+	if q == nil && m.Stranger && a.strangers >= mostStrangers {
+		a.unseen = a.unseen.plus(one.load())
+		return
+	}
 	if q == nil {
 		q = &arrivedQueue{}
 		a.queues[m.Queue.Name] = q
+	}
+	if q.stranger != m.Stranger { // its run was opened, or closed
+		q.stranger = m.Stranger
+		if m.Stranger {
+			a.strangers++
+		} else {
+			a.strangers--
+		}
 	}
 	if m.Seq <= q.reached {
 		return // the word of it comes behind the message, which was charged when it was reached
@@ -156,6 +176,10 @@ func (a *arrivals) reach(m pipeline.Message) (one arrived) {
 	defer a.mu.Unlock()
 	q := a.queues[queue.Name]
 	if q == nil {
+		if m.Delivered <= 1 && !m.Again {
+			was := load{1, storedBytes(pipeline.Arrival{Message: m, Size: int64(len(m.Data))})}
+			a.unseen = a.unseen.minus(was).atLeastNone()
+		}
 		return one
 	}
 	q.reached = max(q.reached, m.Seq)
@@ -209,6 +233,9 @@ func (a *arrivals) Found(f pipeline.Found) {
 		a.drop(q, gone)
 		if len(q.waiting) == 0 && !f.Full[name] && q.reached <= f.Last && !q.purging {
 			delete(a.queues, name)
+			if q.stranger {
+				a.strangers--
+			}
 		}
 		for i := len(q.waiting) - 1; i >= 0 && q.waiting[i].seq > f.Last; i-- {
 			if !q.waiting[i].done {
@@ -216,8 +243,7 @@ func (a *arrivals) Found(f pipeline.Found) {
 			}
 		}
 	}
-	unseen := load{int64(f.Messages), int64(f.Bytes)}.plus(later).minus(a.all)
-	a.unseen = load{max(0, unseen.messages), max(0, unseen.bytes)}
+	a.unseen = load{int64(f.Messages), int64(f.Bytes)}.plus(later).minus(a.all).atLeastNone()
 	if f.MaxBytes > 0 {
 		a.most.bytes = f.MaxBytes
 	}
@@ -241,9 +267,16 @@ func (a *arrivals) purge(ctx context.Context) {
 // purgeHalf takes the older half of a queue from the stream if the queue still has more than its
 // share.
 func (a *arrivals) purgeHalf(ctx context.Context, queue topology.Queue) error {
-	before, err := a.delivered(ctx, queue)
 	a.mu.Lock()
 	q := a.queues[queue.Name]
+	spec := topology.ConsumersOf(topology.Intake)[0]
+	consumer := spec.ForQueue(queue).Name
+	if q.stranger {
+		consumer = spec.ForStrangers(nil).Name
+	}
+	a.mu.Unlock()
+	before, err := a.delivered(ctx, consumer, queue)
+	a.mu.Lock()
 	var older []arrived
 	switch {
 	case err != nil || !a.exceeds(q):
@@ -270,7 +303,7 @@ func (a *arrivals) purgeHalf(ctx context.Context, queue topology.Queue) error {
 		return err
 	}
 	a.meter.logger.Warn("submissions refused: their queue has more of the stream than is free", "queue", queue.Filter, "refused", purged)
-	after, err := a.delivered(ctx, queue)
+	after, err := a.delivered(ctx, consumer, queue)
 	if err != nil {
 		return err
 	}
@@ -291,12 +324,14 @@ func (a *arrivals) complete(name string, delivered uint64) bool {
 	return a.whole <= max(delivered+1, a.found.First) || !a.found.Full[name] && a.whole <= a.found.Last+1
 }
 
-// delivered is the last message of a queue that a handler has had, of whatever process, and how many
-// deliveries there were.
-func (a *arrivals) delivered(ctx context.Context, queue topology.Queue) (last jetstream.SequenceInfo, err error) {
+// delivered is the last message of a consumer that a handler has had, of whatever process, and how
+// many deliveries there were. It is empty where the consumer does not have the queue: the strangers'
+// one has those of its round.
+func (a *arrivals) delivered(
+	ctx context.Context, name string, queue topology.Queue,
+) (last jetstream.SequenceInfo, err error) {
 	ctx, cancel := context.WithTimeout(ctx, purgeTime)
 	defer cancel()
-	name := topology.ConsumersOf(topology.Intake)[0].ForQueue(queue).Name
 	c, err := a.log.JetStream().Consumer(ctx, events.IntakeStream, name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return last, nil
@@ -304,7 +339,11 @@ func (a *arrivals) delivered(ctx context.Context, queue topology.Queue) (last je
 	if err != nil {
 		return last, fmt.Errorf("look at consumer %s of %s: %w", name, events.IntakeStream, err)
 	}
-	return c.CachedInfo().Delivered, nil
+	info := c.CachedInfo()
+	if !slices.Contains(append(info.Config.FilterSubjects, info.Config.FilterSubject), queue.Filter) {
+		return last, nil
+	}
+	return info.Delivered, nil
 }
 
 // olderHalf are the messages of a queue but for the newest, which are half of it, at least one.

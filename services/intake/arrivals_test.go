@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/pipeline"
@@ -137,44 +138,56 @@ func TestQuotasAreChargedOnArrival(t *testing.T) {
 	}
 }
 
-// TestPurgeLeavesUntold: a queue loses nothing while a message waits in it that this process was not
-// told of and that no handler has had. Then all that no handler has are answered.
-func TestPurgeLeavesUntold(t *testing.T) {
-	log := house(t)
+// flooded is a queue in which more waits than may.
+type flooded struct {
+	*arrivals
+	queue    topology.Queue
+	answered []string // replies of those that were purged
+}
+
+// overfill sends 11 submissions of a run, one more than may wait, and tells of them from a certain one on.
+func overfill(t *testing.T, log *eventlog.Log, run string, told uint64, strangers bool) *flooded {
+	t.Helper()
 	s, err := newService(servicetest.Env(t, log), Quotas{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := s.queued
-	var answered []string
-	a.answer = func(reply string, _ events.IntakeAnswer) { answered = append(answered, reply) }
-	a.most = load{10, 1 << 30}
-	var queue topology.Queue
+	f := &flooded{arrivals: s.queued}
+	f.answer = func(reply string, _ events.IntakeAnswer) { f.answered = append(f.answered, reply) }
+	f.most = load{10, 1 << 30}
 	for seq := uint64(1); seq <= 11; seq++ {
-		subject := fmt.Sprintf("rondo.in.r.query.q%02d.submitted", seq)
+		subject := fmt.Sprintf("rondo.in.%s.query.q%02d.submitted", run, seq)
 		if err := log.Conn().Publish(subject, []byte("x")); err != nil {
 			t.Fatal(err)
 		}
-		if seq > 3 {
+		if seq >= told {
 			m := arrival(t, seq, subject, 1)
-			m.Header = nats.Header{events.HeaderReply: {fmt.Sprintf("_INBOX.%02d", seq)}}
-			queue = m.Queue
-			a.Arrived(m)
+			m.Stranger, m.Header = strangers, nats.Header{events.HeaderReply: {fmt.Sprintf("_INBOX.%02d", seq)}}
+			f.queue = m.Queue
+			f.Arrived(m)
 		}
 	}
 	natstest.Eventually(t, "all are stored", func() bool { return waiting(t, log) == 11 })
+	return f
+}
+
+// TestPurgeLeavesUntold: a queue loses nothing while a message waits in it that this process was not
+// told of and that no handler has had. Then all that no handler has are answered.
+func TestPurgeLeavesUntold(t *testing.T) {
+	log := house(t)
+	f := overfill(t, log, "r", 4, false)
 	shorten := func(want uint64, replies ...string) {
 		t.Helper()
-		if err := a.purgeHalf(t.Context(), queue); err != nil {
+		if err := f.purgeHalf(t.Context(), f.queue); err != nil {
 			t.Fatal(err)
 		}
-		if left := waiting(t, log); left != want || !slices.Equal(answered, replies) {
-			t.Errorf("%d messages are left, want %d; %v are answered, want %v", left, want, answered, replies)
+		if left := waiting(t, log); left != want || !slices.Equal(f.answered, replies) {
+			t.Errorf("%d messages are left, want %d; %v are answered, want %v", left, want, f.answered, replies)
 		}
 	}
 	shorten(11)
 	c, err := log.JetStream().CreateConsumer(t.Context(), events.IntakeStream, jetstream.ConsumerConfig{
-		Durable: topology.ConsumersOf(topology.Intake)[0].ForQueue(queue).Name, FilterSubject: queue.Filter, AckPolicy: jetstream.AckExplicitPolicy,
+		Durable: topology.ConsumersOf(topology.Intake)[0].ForQueue(f.queue).Name, FilterSubject: f.queue.Filter, AckPolicy: jetstream.AckExplicitPolicy,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -198,6 +211,107 @@ func TestPurgeLeavesUntold(t *testing.T) {
 	shorten(4, "_INBOX.06", "_INBOX.07")
 	// The queue has become small before its turn.
 	shorten(4, "_INBOX.06", "_INBOX.07")
+}
+
+// TestPurgeOfStrangers: the consumer of strangers says nothing of a queue that is not in its round. So
+// such a queue loses nothing while a message of it is untold, and all are answered when it does.
+func TestPurgeOfStrangers(t *testing.T) {
+	spec := topology.ConsumersOf(topology.Intake)[0]
+	for name, c := range map[string]struct {
+		told   uint64 // the first of 11
+		others bool   // the round is of others
+		left   uint64
+		from   int // the first that is answered of the older half, 0 for none
+	}{
+		"an untold one waits":    {4, true, 12, 0},
+		"all are told":           {1, true, 6, 1},
+		"all are told, in round": {1, false, 6, 4}, // three are delivered, the other queue's behind them
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := house(t)
+			f := overfill(t, log, "x", c.told, true)
+			if _, err := log.JetStream().Publish(t.Context(), "rondo.in.y.query.q.submitted", []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			other, _ := topology.QueueOf("rondo.in.y.query.q.submitted")
+			round := []topology.Queue{f.queue, other}
+			if c.others {
+				round = round[1:]
+			}
+			consumer, err := log.EnsureConsumer(t.Context(), spec.ForStrangers(round), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			batch, err := consumer.Fetch(map[bool]int{true: 1, false: 3}[c.others])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range batch.Messages() { // they are in work
+			}
+			if err := f.purgeHalf(t.Context(), f.queue); err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			for i := c.from; i > 0 && i <= 6; i++ {
+				want = append(want, fmt.Sprintf("_INBOX.%02d", i))
+			}
+			if left := waiting(t, log); left != c.left || !slices.Equal(f.answered, want) {
+				t.Errorf("%d messages are left, want %d; %v are answered, want %v", left, c.left, f.answered, want)
+			}
+		})
+	}
+}
+
+// TestStrangersBecomeKnown: a queue is a stranger's as long as what arrives in it is one's. What is
+// remembered of others leaves room, and what of strangers is in no queue leaves when it is handled.
+func TestStrangersBecomeKnown(t *testing.T) {
+	s, err := newService(servicetest.Env(t, house(t)), Quotas{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, seq := s.queued, uint64(0)
+	arrive := func(i int, stranger bool) pipeline.Message {
+		seq++
+		m := arrival(t, seq, fmt.Sprintf("rondo.in.x%d.query.q.submitted", i), 10)
+		m.Stranger, m.Header = stranger, nats.Header{events.HeaderReply: {"_INBOX.a"}}
+		a.Arrived(m)
+		m.Data = make([]byte, 10)
+		return m.Message
+	}
+	for i := range mostStrangers {
+		arrive(i, true)
+	}
+	var untold []pipeline.Message
+	for range 3 {
+		untold = append(untold, arrive(mostStrangers, true))
+	}
+	if a.strangers != mostStrangers || a.unseen.messages != 3 {
+		t.Fatalf("%d queues are of strangers, and %+v is of others", a.strangers, a.unseen)
+	}
+	again := untold[0]
+	again.Delivered = 2
+	for _, m := range append(untold[:2:2], again) {
+		a.reach(m)
+	}
+	if one := a.unseen; one.messages != 1 || one.bytes != a.queues["x10+query"].share.bytes+1 { // its name is longer
+		t.Errorf("%+v waits when two of three are handled", one)
+	}
+	for range 2 {
+		a.reach(untold[2])
+	}
+	if a.unseen != (load{}) {
+		t.Errorf("%+v waits when all are handled", a.unseen)
+	}
+	arrive(0, false)
+	if q := a.queues["x0+query"]; q.stranger || a.strangers != mostStrangers-1 || q.share.messages != 2 {
+		t.Errorf("%+v is the queue of a run that was opened, and %d are of strangers", q, a.strangers)
+	}
+	arrive(mostStrangers, true)
+	arrive(1, false)
+	arrive(1, true) // it was closed
+	if a.strangers != mostStrangers || a.unseen != (load{}) || !a.queues["x1+query"].stranger {
+		t.Errorf("%d queues are of strangers, and %+v is of others", a.strangers, a.unseen)
+	}
 }
 
 // TestNewestStays: a queue never loses its newest message, however large that is.

@@ -1,23 +1,25 @@
 package intake
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // maxCaptured bounds the tokens of a captured call: prompt and generation.
 const maxCaptured = 4 << 20
 
 // admitCapture checks what a model server elsewhere says of a call, before it is linked.
-func admitCapture(cfg runfile.RunConfig, fact events.Event, payload any) error {
-	if !cfg.External {
-		return refuse("run %s takes no captured calls: its run file does not say external: true", fact.Run)
+func admitCapture(_ *Service, _ context.Context, a submitted) error {
+	if !a.run.External {
+		return refuse("run %s takes no captured calls: its run file does not say external: true", a.fact.Run)
 	}
 	rollout := ""
-	switch p := payload.(type) {
+	switch p := a.payload.(type) {
 	case *events.CaptureBegun:
 		rollout = p.Rollout
 	case *events.CaptureIncomplete:
@@ -30,8 +32,8 @@ func admitCapture(cfg runfile.RunConfig, fact events.Event, payload any) error {
 			return err
 		}
 	}
-	if want := events.CaptureEntity(rollout); fact.Entity != want {
-		return refuse("entity %s: the capture of rollout %.100q is %s", fact.Entity, rollout, want)
+	if want := events.CaptureEntity(rollout); a.fact.Entity != want {
+		return refuse("entity %s: the capture of rollout %.100q is %s", a.fact.Entity, rollout, want)
 	}
 	return nil
 }
@@ -41,15 +43,47 @@ func admitEntry(p *events.CaptureRecorded) error {
 	if err := json.Unmarshal([]byte(p.Entry), &entry); err != nil {
 		return refuse("entry: not the JSON of a call with its tokens")
 	}
-	switch {
-	case entry.Rollout != p.Rollout || entry.Call != p.Call:
+	if entry.Rollout != p.Rollout || entry.Call != p.Call {
 		return refuse("entry: it is of call %.100q of rollout %.100q", entry.Call, entry.Rollout)
-	case len(entry.SampledIDs) != len(entry.SampledLogs):
-		return refuse("entry: %d sampled tokens with %d log-probabilities", len(entry.SampledIDs), len(entry.SampledLogs))
-	case len(entry.PromptIDs)+len(entry.SampledIDs) > maxCaptured:
-		return refuse("entry: %d tokens, at most %d", len(entry.PromptIDs)+len(entry.SampledIDs), maxCaptured)
+	}
+	prompt, err := tokensOf(entry.PromptIDs)
+	if err != nil {
+		return refuse("entry: prompt_token_ids: %v", err)
+	}
+	sampled, err := tokensOf(entry.SampledIDs)
+	if err != nil {
+		return refuse("entry: generation_token_ids: %v", err)
+	}
+	if n := len(prompt) + len(sampled); n > maxCaptured {
+		return refuse("entry: %d tokens, at most %d", n, maxCaptured)
+	}
+	logprobs := make([]float32, len(entry.SampledLogs))
+	for i, l := range entry.SampledLogs {
+		if l == nil {
+			return refuse("entry: generation_log_probs: token %d has null, %v", i, tokencheck.ErrNone)
+		}
+		logprobs[i] = *l
+	}
+	tokencheck.Round(logprobs)
+	if err := tokencheck.Sampled(sampled, logprobs); err != nil {
+		return refuse("entry: generation_token_ids and generation_log_probs: %v", err)
 	}
 	return nil
+}
+
+// tokensOf are the ids of a list that may be missing.
+func tokensOf(list json.RawMessage) ([]int32, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	if bytes.Count(list, []byte{','}) >= maxCaptured { // before a list is made of them
+		return nil, fmt.Errorf("more than %d tokens", maxCaptured)
+	}
+	ids, err := tokencheck.ReadIDs(list)
+	if err != nil {
+		return nil, err
+	}
+	return ids, tokencheck.IDs(ids)
 }
 
 // followsCapture refuses what comes behind a capture's end, and an end that somebody decided on before he saw the last call.

@@ -86,8 +86,12 @@ func TestCaptures(t *testing.T) {
 // TestCapturesRefused: what cannot be trained on, or is of another rollout, changes nothing.
 func TestCapturesRefused(t *testing.T) {
 	o := captureHouse(t)
-	uneven := call("r1", "c1", 2)
-	uneven.Entry = strings.Replace(uneven.Entry, "[-0.1,-0.1]", "[-0.1]", 1)
+	edited := func(old, by string) events.CaptureRecorded {
+		recorded := call("r1", "c1", 2)
+		recorded.Entry = strings.Replace(recorded.Entry, old, by, 1)
+		return recorded
+	}
+	uneven := edited("[-0.1,-0.1]", "[-0.1]")
 	other := call("r1", "c1", 2)
 	other.Call = "c2"
 	for name, c := range map[string]struct {
@@ -101,10 +105,16 @@ func TestCapturesRefused(t *testing.T) {
 		"no run":              {"nobody", "r1", call("r1", "c1", 1), "there is no run"},
 		"another capture":     {"gym", "r2", call("r1", "c1", 1), "the capture of rollout"},
 		"a digest as a name":  {"gym", "sha256-1", call("sha256-1", "c1", 1), "the capture of rollout"},
-		"uneven columns":      {"gym", "r1", uneven, "2 sampled tokens with 1"},
+		"uneven columns":      {"gym", "r1", uneven, "2 token ids, 1 log-probabilities"},
 		"another call":        {"gym", "r1", other, "it is of call"},
 		"no JSON":             {"gym", "r1", events.CaptureRecorded{Rollout: "r1", Call: "c1", Entry: "tokens"}, "not the JSON"},
-		"a token beyond":      {"gym", "r1", events.CaptureRecorded{Rollout: "r1", Call: "c1", Entry: `{"generation_token_ids":[4294967296]}`}, "not the JSON"},
+		"a token beyond":      {"gym", "r1", events.CaptureRecorded{Rollout: "r1", Call: "c1", Entry: `{"rollout_id":"r1","model_call_id":"c1","generation_token_ids":[4294967296]}`}, "token 0 has the id 4294967296"},
+		"no token":            {"gym", "r1", edited("[0,1]", "[0,null]"), "token 1 has the id null"},
+		"half a token":        {"gym", "r1", edited("[1,2]", "[1,2.5]"), "prompt_token_ids: token 1 has the id 2.5"},
+		"a negative token":    {"gym", "r1", edited("[1,2]", "[1,-2]"), "prompt_token_ids: token 1 has the id -2"},
+		"no log-probability":  {"gym", "r1", edited("[-0.1,-0.1]", "[-0.1,null]"), "token 1 has null"},
+		"a word for none":     {"gym", "r1", edited("[-0.1,-0.1]", "[-9999.0,-0.1]"), "token 0 has -9999"},
+		"a likely token":      {"gym", "r1", edited("[-0.1,-0.1]", "[-0.1,0.5]"), "token 1 has 0.5"},
 		"a call with a space": {"gym", "r1", call("r1", "c 1", 1), "call"},
 	} {
 		at := o
@@ -120,6 +130,9 @@ func TestCapturesRefused(t *testing.T) {
 	}
 	if n := len(servicetest.All(t, o.log, "gym", events.CaptureRecordedType)); n != 0 {
 		t.Errorf("%d records are on the log", n)
+	}
+	if ids, err := tokensOf([]byte("[" + strings.Repeat(",", maxCaptured) + "]")); err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("a list is read before its length is known: %d, %v", len(ids), err)
 	}
 }
 

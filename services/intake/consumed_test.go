@@ -70,7 +70,7 @@ func TestLogprobGaps(t *testing.T) {
 		t.Fatalf("%d wrong statements are on the log", n)
 	}
 	for _, body := range []string{
-		`{"step":1}`, // without, as older trainers
+		`{"step":1}`, // a trainer need not measure it
 		`{"step":1,"logprob_gap":{"mean_abs":0,"max_abs":0,"kl":0,"tokens":1}}`,
 		`{"step":1,"logprob_gap":{"mean_abs":0.25000001,"max_abs":0.25,"kl":1e-05,"tokens":100}}`, // a mean of single precision
 		`{"step":2,"logprob_gap":{"mean_abs":0.0125,"max_abs":1000000,"kl":1000000000,"tokens":7}}`,

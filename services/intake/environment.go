@@ -126,9 +126,9 @@ func admitComponents(components map[string]float64) error {
 }
 
 // stillAwaited is awaited of the chain up to the link behind which the fact is put: it may have grown since.
-func (s *Service) stillAwaited(ctx context.Context, fact events.Event, tail uint64) error {
+func (s *Service) stillAwaited(ctx context.Context, fact events.Event, last *events.Event) error {
 	r, err := s.awaited(ctx, fact)
-	if err == nil && r.Tail != tail {
+	if err == nil && r.Tail != last.Seq {
 		return fmt.Errorf("rollout %s has gone on: %w", r.ID, pipeline.ErrOvertaken)
 	}
 	return err

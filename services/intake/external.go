@@ -12,7 +12,6 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
-	"github.com/rondo-rl/rondo/pipeline"
 )
 
 // Groups and rollouts of outsiders pass the intake in the order in which Rondo's own services would state them, and
@@ -24,22 +23,16 @@ var externalGroup = regexp.MustCompile(`^` + events.ExternalPrefix + `[A-Za-z0-9
 // clockSkew is how far an outsider's clock may be off.
 const clockSkew = time.Minute
 
-// admitExternal checks a fact about an external group or rollout against the run, the group and the store.
-func (s *Service) admitExternal(ctx context.Context, m pipeline.Message, cfg runfile.RunConfig, fact events.Event, payload any) error {
-	switch p := payload.(type) {
-	case *events.GroupOpened:
-		return s.admitGroup(ctx, cfg, fact, p)
-	case *events.RolloutStarted:
-		return s.admitStarted(ctx, cfg, fact, p, m.Time)
-	}
-	r, err := s.log.Rollout(ctx, fact.Run, fact.Entity)
+// admitExternal checks a fact about a rollout of an outsider against that rollout.
+func (s *Service) admitExternal(ctx context.Context, a submitted) error {
+	r, err := s.log.Rollout(ctx, a.fact.Run, a.fact.Entity)
 	if errors.Is(err, eventlog.ErrNotFound) {
-		return refuseUnstarted(fact)
+		return refuseUnstarted(a.fact)
 	}
 	if err != nil {
 		return err
 	}
-	return s.admitNext(ctx, cfg, &r, fact, payload)
+	return s.admitNext(ctx, a.run, &r, a.fact, a.payload)
 }
 
 // admitNext checks a fact against the rollout that it goes on with. It is held to the order once more when it is linked.
@@ -47,19 +40,7 @@ func (s *Service) admitNext(ctx context.Context, cfg runfile.RunConfig, r *event
 	if err := inOrder(fact, r); err != nil { // before anything is fetched
 		return err
 	}
-	switch p := payload.(type) {
-	case *events.TurnSampled:
-		return s.admitSampled(ctx, cfg, r, p)
-	case *events.WorkspaceCalled:
-		return s.admitCalled(ctx, r, p)
-	case *events.RolloutFinished:
-		return s.admitFinished(ctx, cfg, r, p)
-	case *events.RolloutScored:
-		return s.admitScored(ctx, r, p)
-	case *events.RolloutFailed:
-		return admitFailed(p)
-	}
-	return nil
+	return rules[fact.Type].next(s, ctx, cfg, r, payload)
 }
 
 // maxMembers bounds a group of outsiders.
@@ -191,12 +172,9 @@ func admitDeadline(cfg runfile.RunConfig, deadline, at time.Time) error {
 	return nil
 }
 
-// maxReward bounds rewards on both sides: what is larger is a fault and would drown its group.
-const maxReward = 1e9
-
 func admitReward(field string, reward float64) error {
-	if math.IsNaN(reward) || math.Abs(reward) > maxReward {
-		return refuse("%s %g: must be a number within ±%g", field, reward, float64(maxReward))
+	if math.IsNaN(reward) || math.Abs(reward) > runfile.MaxReward {
+		return refuse("%s %g: must be a number within ±%g", field, reward, float64(runfile.MaxReward))
 	}
 	return nil
 }

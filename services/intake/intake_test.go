@@ -332,3 +332,12 @@ func TestConcurrentIntakes(t *testing.T) {
 		tail = e.Seq
 	}
 }
+
+// TestRules: each type that outsiders may state has a row, and no other has.
+func TestRules(t *testing.T) {
+	for _, typ := range events.Types() {
+		if _, ruled := rules[typ]; ruled != typ.FromOutside() {
+			t.Errorf("%s: outsiders may state it: %t; the intake has a rule: %t", typ, typ.FromOutside(), ruled)
+		}
+	}
+}

@@ -44,12 +44,15 @@ func (s *Service) admitJudged(ctx context.Context, fact events.Event, p *events.
 
 // followsJudgement refuses a promotion by a judgement that says something else, or after which something was promoted: a person's choice stays. It looks when the
 // promotion is linked, so nothing comes in between.
-func (s *Service) followsJudgement(ctx context.Context, fact, last events.Event) error {
+func (s *Service) followsJudgement(ctx context.Context, fact events.Event, last *events.Event) error {
+	if last == nil {
+		return nil
+	}
 	promoted, err := events.Data[events.WeightsPromoted](fact)
 	if err != nil || promoted.Judgement == "" {
 		return err
 	}
-	e, found, err := s.known.find(ctx, last, promoted.Judgement)
+	e, found, err := s.known.find(ctx, *last, promoted.Judgement)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package intake
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"reflect"
 	"time"
@@ -109,10 +110,16 @@ func (s *Service) admitOpening(ctx context.Context, fact events.Event, opened *e
 	if opened.PolicyVersion != 0 {
 		return refuse("run %s: leave policy_version out of its opening: the intake looks it up; policy_version in the configuration pins one", fact.Run)
 	}
-	if err := opened.Config.Validate(); err != nil {
+	var written struct {
+		Config any `json:"config"`
+	}
+	if err := json.Unmarshal(fact.Data, &written); err != nil {
 		return refuse("run %s: %v", fact.Run, err)
 	}
-	if _, err := advantage.New(opened.Config.Advantage.Estimator, opened.Config.Advantage.Params); err != nil {
+	if err := errors.Join(runfile.CheckWritten(written.Config, &runfile.RunConfig{}), opened.Config.Validate()); err != nil {
+		return refuse("run %s: %v", fact.Run, err)
+	}
+	if err := advantage.Check(opened.Config); err != nil {
 		return refuse("run %s: %v", fact.Run, err)
 	}
 	if opened.Continues != nil {

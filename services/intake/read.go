@@ -97,46 +97,14 @@ const maxName = 128
 // ownOrdinal begins the ordinals that the intake gives to messages without an id.
 const ownOrdinal = "door-" // an old word for the intake, which stands in recorded events
 
-// happensOnce reports whether an entity has at most one fact of the type.
-func happensOnce(t events.Type) bool {
-	switch t {
-	case events.RolloutRatedType, events.RunOpenedType, events.RunClosedType, events.QuerySubmittedType, events.CaptureRetiredType:
-		return true
-	case events.TurnSampledType, events.WorkspaceCalledType:
-		return false
-	}
-	return t.ExternalOnly()
-}
-
 // ordinal identifies the fact: by itself where it can happen only once or is counted, else by the sender's id, else by the
 // message's sequence in the intake's stream. All of them stay the same when the message is delivered again.
 func ordinal(m pipeline.Message, t events.Type, payload any) (string, error) {
-	if happensOnce(t) {
+	switch rule := rules[t]; {
+	case rule.once:
 		return "0", nil
-	}
-	if turn, ok := payload.(*events.TurnSampled); ok {
-		return events.Ordinal(turn.Turn), nil
-	}
-	if said, ok := payload.(*events.TeacherScored); ok {
-		return said.Teacher, nil
-	}
-	if said, ok := payload.(*events.RolloutHinted); ok {
-		return said.By, nil
-	}
-	if said, ok := payload.(*events.RolloutObserved); ok {
-		if said.Held {
-			return events.Ordinal(said.Turn+1) + "-held", nil
-		}
-		return events.Ordinal(said.Turn + 1), nil
-	}
-	if said, ok := payload.(*events.WeightsJudged); ok {
-		return said.Ordinal(), nil
-	}
-	if said, ok := payload.(*events.CaptureBegun); ok {
-		return said.Call, nil
-	}
-	if said, ok := payload.(*events.CaptureRecorded); ok {
-		return said.Call, nil
+	case rule.ordinal != nil:
+		return rule.ordinal(payload), nil
 	}
 	ids := m.Header[events.HeaderMessageID]
 	switch {

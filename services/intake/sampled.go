@@ -31,6 +31,8 @@ func (s *Service) admitSampled(ctx context.Context, cfg runfile.RunConfig, r *ev
 		return refuse("summary: turns that were sampled elsewhere have none; a prompt that does not go on with an earlier one begins a segment")
 	case p.RoomTold != "":
 		return refuse("room_told: the prompts of turns that were sampled elsewhere say what their models were told")
+	case p.RequestDigest != "":
+		return refuse("request_digest: only turns of a run's agent have one")
 	case len(p.ToolCalls) > maxToolCalls:
 		return refuse("tool_calls: %d, at most %d", len(p.ToolCalls), maxToolCalls)
 	case !events.KnownFinish(p.FinishReason):

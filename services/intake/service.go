@@ -1,5 +1,5 @@
-// Package intake is the intake: it checks the submissions of outsiders against its schema and against the run, and puts
-// it on the log as a chained fact, or answers why not.
+// Package intake checks what outsiders submit, against its schema and against the run, and appends it to the log as a chained fact or answers
+// why not.
 package intake
 
 import (
@@ -244,11 +244,11 @@ func (s *Service) link(ctx context.Context, fact events.Event) (facts []events.E
 
 // same refuses a fact in whose place another one stands.
 func (s *Service) same(fact, stored events.Event) error {
+	rule := rules[fact.Type]
 	switch {
 	case fact.Type == events.RunClosedType || sameContent(fact, stored):
 		return nil
-	case happensOnce(fact.Type) || fact.Type == events.RolloutHintedType || fact.Type == events.TeacherScoredType || fact.Type == events.RolloutObservedType || fact.Type == events.WeightsJudgedType ||
-		fact.Type == events.CaptureRecordedType:
+	case rule.once || rule.ordinal != nil:
 		return refuse("%s of %s is already recorded at sequence %d with other content", fact.Type, fact.Entity, stored.Seq)
 	}
 	return refuse("%s %q was used for another %s of %s, at sequence %d: choose a new one",

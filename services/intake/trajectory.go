@@ -26,6 +26,9 @@ func (s *Service) admitFinished(ctx context.Context, cfg runfile.RunConfig, r *e
 	if rest, ok := strings.CutPrefix(p.Trajectory.Key, want); !ok || len(p.Trajectory.SHA256) != 64 || rest != p.Trajectory.SHA256[:16]+".arrow" {
 		return refuse("trajectory %.200q: put the file at %s<first 16 digits of its sha256>.arrow", p.Trajectory.Key, want)
 	}
+	if !runfile.ValidToken(p.StopReason) {
+		return refuse("stop_reason %.80q: use letters, digits, - and _, at most 64", p.StopReason)
+	}
 	if p.Task != r.Started.Task {
 		return refuse("task %.100q: rollout %s was started on task %q", p.Task, r.ID, r.Started.Task)
 	}
@@ -117,7 +120,7 @@ func sameFigures(cfg runfile.RunConfig, t *storage.Trajectory, r *events.Rollout
 		is.Constrained += m.ConstrainedTokens()
 	}
 	if p.UnknownVersions == 0 && !cfg.RequiresVersions() {
-		is.UnknownVersions = 0 // older harnesses do not state it, and nothing follows from it
+		is.UnknownVersions = 0 // a harness need not state it where nothing follows from it
 	}
 	for _, f := range []struct {
 		field       string

@@ -35,6 +35,8 @@ func (s *Service) admitCalled(ctx context.Context, r *events.Rollout, p *events.
 	}
 	exec := p.Op == events.WorkspaceExec
 	switch {
+	case p.Op == events.WorkspaceAgent:
+		return refuse("op %s: only Rondo itself starts a run's agent", p.Op)
 	case size > maxCommand:
 		return refuse("command and env: %d bytes, at most %d", size, maxCommand)
 	case exec && (len(p.Command) == 0 || p.Command[0] == ""):

@@ -21,12 +21,12 @@ func refusedBy(l *decidertest.Log, class string, rollouts ...string) {
 	}
 }
 
-// inARow makes a run from before outcomes were counted over a window.
-func inARow(c *runfile.RunConfig) { c.Limits.FailureWindow = 0 }
+// noBreaker makes a run without a circuit breaker.
+func noBreaker(c *runfile.RunConfig) { c.Limits.HopelessGroups = 0 }
 
-// Three groups of two: six failures in a row pause a run that counts so, with their cause; resumed, it gets as many again.
+// Three groups of two: six failures at the endpoint pause a run, with their cause; resumed, it gets as many again.
 func TestBrake(t *testing.T) {
-	l := newLog(t, inARow)
+	l := newLog(t, nil)
 	opened(l)
 	l.Settle()
 	refusedBy(l, events.ClassEndpoint, "g000001-0", "g000001-1", "g000002-0")
@@ -41,7 +41,7 @@ func TestBrake(t *testing.T) {
 		t.Fatalf("after 6 failures: %v", got)
 	}
 	reason := decidertest.Data[events.RunPaused](t, facts[0]).Reason
-	for _, part := range []string{"6 rollouts in a row", "endpoint", "connection refused", "rondo run resume r"} {
+	for _, part := range []string{"6 of the last 7 rollouts failed at the stage generator", "connection refused", "rondo run resume r"} {
 		if !strings.Contains(reason, part) {
 			t.Errorf("the reason %q does not say %q", reason, part)
 		}
@@ -66,43 +66,23 @@ func TestBrake(t *testing.T) {
 	}
 }
 
-// In a run that counts failures in a row, any turn shows that the endpoint answers; outsiders' failures are their own.
-func TestBrakeIsReleased(t *testing.T) {
-	l := newLog(t, inARow)
+// Where the endpoint hangs, tries fail there and deadlines end the rollouts. Some never come to a try.
+func TestBrakeOfAnEndpointThatHangs(t *testing.T) {
+	l := newLog(t, nil)
 	opened(l)
 	l.Settle()
-	refusedBy(l, events.ClassEndpoint, "g000001-0", "g000001-1", "g000002-0", "g000002-1", "g000003-0")
-	l.Happen(events.TurnSampledType, "g000003-1", events.TurnSampled{})
-	refusedBy(l, events.ClassEndpoint, "g000003-1", "g000004-0")
-	refusedBy(l, events.ClassEndpoint, "x1-0", "x1-1", "x1-2", "x1-3", "x1-4", "x1-5")
-	if facts := l.Settle(); len(facts) != 0 {
-		t.Errorf("%v", decidertest.Names(facts))
+	for _, id := range []string{"g000001-0", "g000001-1", "g000002-0", "g000002-1", "g000003-0", "g000003-1", "g000004-0"} {
+		l.Happen(events.RolloutRetriedType, id, events.RolloutRetried{Stage: events.StageGenerator, Class: events.ClassEndpoint, Message: "no answer"})
 	}
-}
-
-// Where the endpoint hangs, tries fail there and deadlines end the rollouts. Some never come to a try; runs from before
-// that counted pause as they did.
-func TestBrakeOfAnEndpointThatHangs(t *testing.T) {
-	for groups, want := range map[int]string{3: "7 rollouts in a row", 0: "6 rollouts in a row"} {
-		l := newLog(t, func(c *runfile.RunConfig) { c.Limits.HopelessGroups, c.Limits.FailureWindow = groups, 0 })
-		opened(l)
-		l.Settle()
-		hangs := func(rollouts ...string) {
-			for _, id := range rollouts {
-				l.Happen(events.RolloutRetriedType, id, events.RolloutRetried{Stage: events.StageGenerator, Class: events.ClassEndpoint, Message: "no answer"})
-			}
-		}
-		hangs("g000001-0", "g000001-1", "g000002-0", "g000002-1", "g000003-0", "g000003-1", "g000004-0")
-		l.Happen(events.TurnSampledType, "g000004-0", events.TurnSampled{})
-		l.Now = l.Now.Add(time.Hour)
-		facts := l.Settle()
-		last := facts[len(facts)-1]
-		if last.Type != events.RunPausedType || !strings.Contains(string(last.Data), want) || !strings.Contains(string(last.Data), "no answer") {
-			t.Errorf("after the deadlines: %v, %s", decidertest.Names(facts), last.Data)
-		}
-		if paused := decidertest.Data[events.RunPaused](t, last); (paused.Class == events.ClassEndpoint) != (groups > 0) {
-			t.Errorf("with hopeless_groups %d the class is %q", groups, paused.Class)
-		}
+	l.Happen(events.TurnSampledType, "g000004-0", events.TurnSampled{})
+	l.Now = l.Now.Add(time.Hour)
+	facts := l.Settle()
+	last := facts[len(facts)-1]
+	if last.Type != events.RunPausedType {
+		t.Fatalf("after the deadlines: %v", decidertest.Names(facts))
+	}
+	if paused := decidertest.Data[events.RunPaused](t, last); paused.Class != events.ClassEndpoint || !strings.Contains(paused.Reason, "7 of the last 8 rollouts failed at the stage generator") {
+		t.Errorf("%+v", paused)
 	}
 }
 
@@ -118,7 +98,7 @@ func TestBrakeOfSilence(t *testing.T) {
 	}
 }
 
-// TestBrakeOfEachStage: six failures in a row at one stage pause the run; what gets past the stage releases it.
+// TestBrakeOfEachStage: six failures at one stage pause the run, whatever gets past the stage between them.
 func TestBrakeOfEachStage(t *testing.T) {
 	all := []string{"g000001-0", "g000001-1", "g000002-0", "g000002-1", "g000003-0", "g000003-1"}
 	passed := map[string]func(l *decidertest.Log){
@@ -133,21 +113,16 @@ func TestBrakeOfEachStage(t *testing.T) {
 			happens func(l *decidertest.Log)
 			paused  bool
 		}{
-			"in a row":                {nil, func(l *decidertest.Log) { refusedBy(l, class, all...) }, true},
-			"with one that passed":    {nil, func(l *decidertest.Log) { refusedBy(l, class, all[:5]...); pass(l); refusedBy(l, class, all[5]) }, false},
-			"too few":                 {nil, func(l *decidertest.Log) { refusedBy(l, class, all[:5]...) }, false},
-			"of outsiders":            {nil, func(l *decidertest.Log) { refusedBy(l, class, "x1-0", "x1-1", "x1-2", "x1-3", "x1-4", "x1-5", "x1-6") }, false},
-			"with other causes":       {nil, func(l *decidertest.Log) { refusedBy(l, class, all[:5]...); refusedBy(l, events.ClassCancelled, all[5]) }, false},
-			"from before the classes": {func(c *runfile.RunConfig) { c.Limits.HopelessGroups = 0 }, func(l *decidertest.Log) { refusedBy(l, class, all...) }, false},
-			"sooner":                  {func(c *runfile.RunConfig) { c.Limits.HopelessGroups = 1 }, func(l *decidertest.Log) { refusedBy(l, class, all[:2]...) }, true},
-			"in an evaluation":        {func(c *runfile.RunConfig) { c.Epochs = 1 }, func(l *decidertest.Log) { refusedBy(l, class, all...) }, false},
+			"in a row":             {nil, func(l *decidertest.Log) { refusedBy(l, class, all...) }, true},
+			"with one that passed": {nil, func(l *decidertest.Log) { refusedBy(l, class, all[:5]...); pass(l); refusedBy(l, class, all[5]) }, true},
+			"too few":              {nil, func(l *decidertest.Log) { refusedBy(l, class, all[:5]...) }, false},
+			"of outsiders":         {nil, func(l *decidertest.Log) { refusedBy(l, class, "x1-0", "x1-1", "x1-2", "x1-3", "x1-4", "x1-5", "x1-6") }, false},
+			"with other causes":    {nil, func(l *decidertest.Log) { refusedBy(l, class, all[:5]...); refusedBy(l, events.ClassCancelled, all[5]) }, false},
+			"no breaker":           {noBreaker, func(l *decidertest.Log) { refusedBy(l, class, all...) }, false},
+			"sooner":               {func(c *runfile.RunConfig) { c.Limits.HopelessGroups = 1 }, func(l *decidertest.Log) { refusedBy(l, class, all[:2]...) }, true},
+			"in an evaluation":     {func(c *runfile.RunConfig) { c.Epochs = 1 }, func(l *decidertest.Log) { refusedBy(l, class, all...) }, false},
 		} {
-			l := newLog(t, func(cfg *runfile.RunConfig) {
-				inARow(cfg)
-				if c.change != nil {
-					c.change(cfg)
-				}
-			})
+			l := newLog(t, c.change)
 			opened(l)
 			l.Settle()
 			c.happens(l)
@@ -160,7 +135,7 @@ func TestBrakeOfEachStage(t *testing.T) {
 				continue
 			}
 			paused := decidertest.Data[events.RunPaused](t, facts[0])
-			if paused.Class != class || !strings.Contains(paused.Reason, "in a row failed at the stage") || !strings.Contains(paused.Reason, "connection refused") {
+			if paused.Class != class || !strings.Contains(paused.Reason, "failed at the stage") || !strings.Contains(paused.Reason, "connection refused") {
 				t.Errorf("%s, %s: paused by %q: %s", class, name, paused.Class, paused.Reason)
 			}
 			l.Happen(events.RunResumedType, testRun, events.RunResumed{})

@@ -53,6 +53,49 @@ func TestOpenGroupsFollowCapacity(t *testing.T) {
 	expect("when they can do 1", 8, 7)
 }
 
+// TestScarceToolsBoundOpenGroups: while all rollouts are at their tools no group begins beyond four rollouts for each turn that the servers can sample at once.
+func TestScarceToolsBoundOpenGroups(t *testing.T) {
+	l := newLog(t, automatic)
+	opened(l)
+	capable(l, 2)
+	seen := 0
+	for groups := openedGroups(l.Settle()); len(groups) > 0; groups = openedGroups(l.Settle()) {
+		seen += len(groups)
+		for _, g := range groups {
+			for member := range 2 {
+				l.Happen(events.TurnSampledType, events.RolloutID(g, member), events.TurnSampled{})
+			}
+		}
+	}
+	if seen*2 != underWayPerTurn*2 {
+		t.Errorf("%d groups of 2 are under way with a capacity of 2 turns", seen)
+	}
+	l.Happen(events.RolloutFailedType, events.RolloutID(events.GroupID(1), 0), events.RolloutFailed{Class: events.ClassInternal})
+	if groups := openedGroups(l.Settle()); len(groups) != 1 {
+		t.Errorf("when one has ended, opened: %v", groups)
+	}
+}
+
+// TestPeopleHoldUpNobody: rollouts that wait for a person's reward count only as long as they ask for turns.
+func TestPeopleHoldUpNobody(t *testing.T) {
+	l := newLog(t, func(c *runfile.RunConfig) {
+		automatic(c)
+		c.Features = []string{runfile.FeatureFeedbackRewards}
+	})
+	opened(l)
+	capable(l, 2)
+	for n := range 2 * underWayPerTurn {
+		groups := openedGroups(l.Settle())
+		if len(groups) != 1 {
+			t.Fatalf("after %d groups, opened: %v", n, groups)
+		}
+		for member := range 2 {
+			l.Happen(events.TurnSampledType, events.RolloutID(groups[0], member), events.TurnSampled{})
+			l.Happen(events.RolloutFinishedType, events.RolloutID(groups[0], member), events.RolloutFinished{StopReason: events.StopFinished})
+		}
+	}
+}
+
 // TestCapacityUnknown: until the first statement the run begins with what one generator asks by default, and one without "auto" hears of no capacity.
 func TestCapacityUnknown(t *testing.T) {
 	l := newLog(t, automatic)

@@ -36,10 +36,8 @@ var stages = []struct {
 // maxOutcomes bounds how many rollouts the window holds, whatever the group size.
 const maxOutcomes = 4096
 
-// windowed: the run decides on outcomes over a window. Runs from before it count failures in a row.
-func (d *Decider) windowed() bool {
-	return d.cfg.Limits.FailureWindow > 0 && d.cfg.Limits.HopelessGroups > 0
-}
+// breaks reports whether the run has a circuit breaker.
+func (d *Decider) breaks() bool { return d.cfg.Limits.HopelessGroups > 0 }
 
 // windowGroups is how many groups' rollouts the window holds: no fewer than may fail.
 func (d *Decider) windowGroups() int {
@@ -58,7 +56,7 @@ func (d *Decider) share(groups int) int {
 
 // note appends an outcome to the window.
 func (d *Decider) note(s *state, outcome byte) {
-	if !d.windowed() {
+	if !d.breaks() {
 		return
 	}
 	s.Outcomes += string(outcome)
@@ -67,12 +65,12 @@ func (d *Decider) note(s *state, outcome byte) {
 
 // noteFailure appends a failure, and keeps its text as the stage's last one.
 func (d *Decider) noteFailure(s *state, cause failing) {
-	if !d.windowed() {
+	if !d.breaks() {
 		return
 	}
 	i := slices.IndexFunc(stages, func(stage struct{ name, letters string }) bool { return stage.name == cause.Stage })
 	if i < 0 {
-		return // a stage that this version does not know
+		return // a stage that this version does not know, as a later one may state
 	}
 	letter := stages[i].letters[0]
 	if cause.Stage == events.StageGenerator && cause.Class == events.ClassEndpoint {
@@ -88,7 +86,7 @@ func (d *Decider) noteFailure(s *state, cause failing) {
 
 // noteTurn looks at a turn of the run's own: the first one that cannot be trained on makes its rollout untrainable.
 func (d *Decider) noteTurn(tx *projection.Tx, s *state, rollout string, turn events.TurnSampled) error {
-	if !d.windowed() || events.External(rollout) {
+	if !d.breaks() || events.External(rollout) {
 		return nil
 	}
 	s.Called = s.Called || len(turn.ToolCalls) > 0

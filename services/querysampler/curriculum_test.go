@@ -20,7 +20,8 @@ func TestWeights(t *testing.T) {
 		{runfile.Curriculum{}, 0, true, 0.1},
 		{runfile.Curriculum{}, 1, true, 0.1},
 		{runfile.Curriculum{}, 0.5, true, 1},
-		{runfile.Curriculum{Floor: 0.2}, 0.25, true, 0.2 + 0.8*0.75},
+		{runfile.Curriculum{Floor: new(0.2)}, 0.25, true, 0.2 + 0.8*0.75},
+		{runfile.Curriculum{Floor: new(0.0)}, 1, true, 0},
 	} {
 		if got := weight(c.c, c.p, c.tried); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("weight(%+v, %g, %v) = %g, want %g", c.c, c.p, c.tried, got, c.want)
@@ -38,7 +39,8 @@ func TestPassRates(t *testing.T) {
 	}{
 		{runfile.Curriculum{}, 0, false, 0.5},
 		{runfile.Curriculum{}, 1, true, 0.8 + 0.2*0.5},
-		{runfile.Curriculum{PassAt: 0.3, Decay: 0.5}, 0, true, 0.5 * 0.75},
+		{runfile.Curriculum{PassAt: new(0.3), Decay: new(0.5)}, 0, true, 0.5 * 0.75},
+		{runfile.Curriculum{PassAt: new(0.0), Decay: new(0.0)}, 0, true, 1},
 	} {
 		got, ok := passRate(c.c, c.before, c.tried, members)
 		if !ok || math.Abs(got-c.want) > 1e-12 {

@@ -20,7 +20,7 @@ func config(change func(*runfile.RunConfig)) runfile.RunConfig {
 	cfg := runfile.DefaultRunConfig()
 	cfg.GroupSize = 2
 	cfg.Feeds = []runfile.Feed{{Name: "trainer", GroupsPerBatch: 2}, {Name: "second", GroupsPerBatch: 7}}
-	cfg.Staleness.Max = 1
+	cfg.InFlight, cfg.Staleness.Max = 0, 1
 	cfg.Limits.Timeout = runfile.Duration(10 * time.Minute)
 	for i := range 5 {
 		cfg.Tasks = append(cfg.Tasks, runfile.TaskSpec{Name: fmt.Sprintf("task-%d", i)})

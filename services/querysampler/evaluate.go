@@ -26,9 +26,5 @@ func (d *Decider) roomToTry(p *plan, s state) bool {
 	if d.cfg.InFlight == runfile.AutoInFlight {
 		return d.roomToAsk(p, s)
 	}
-	atOnce := int64(runfile.EvaluatedAtOnce)
-	if d.cfg.InFlight > 0 {
-		atOnce = int64(d.cfg.InFlight)
-	}
-	return s.Running == 0 || (s.Running+1)*int64(d.cfg.GroupSize) <= atOnce
+	return s.Running == 0 || (s.Running+1)*int64(d.cfg.GroupSize) <= int64(d.cfg.InFlight)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
@@ -108,5 +109,37 @@ func TestMembersThatNobodyStarts(t *testing.T) {
 		if !l.Wake.IsZero() {
 			t.Errorf("it wakes at %s", l.Wake)
 		}
+	}
+}
+
+// TestOutsidersGroupWaitsOutAnOutage: the time in which the plane, its tools or its verdicts were away is not the outsider's who starts one member after the
+// other. That in which generators were away is: he asks none.
+func TestOutsidersGroupWaitsOutAnOutage(t *testing.T) {
+	l := newLog(t, external)
+	opened(l)
+	openedOutside(l, "x1", 2)
+	begun := l.Now
+	startedOutside(l, "x1", 0, begun.Add(10*time.Minute))
+	if v, ok := any(NewDecider(testRun, config(external))).(pipeline.Timekeeper); !ok || !v.Keeps(l.View()) {
+		t.Error("a member is missing, and no time is kept")
+	}
+	waited := func(stage string, from, until int) {
+		l.Now = begun.Add(time.Duration(until) * time.Minute)
+		l.Happen(events.StageWaitedType, stage, events.StageWaited{Since: begun.Add(time.Duration(from) * time.Minute), Until: l.Now})
+	}
+	waited(events.StageTools, 1, 4)
+	waited(events.EveryStage, 3, 6) // five minutes with the last
+	waited(events.StageGenerator, 6, 9)
+	l.Happen(events.RolloutScoredType, "x1-0", events.RolloutScored{})
+	l.Now = begun.Add(15*time.Minute - time.Second)
+	if facts := l.Settle(); len(facts) != 0 || !l.Wake.Equal(begun.Add(15*time.Minute)) {
+		t.Fatalf("it states %v and wakes after %s", decidertest.Names(facts), l.Wake.Sub(begun))
+	}
+	if v := any(NewDecider(testRun, config(external))).(pipeline.Timekeeper); !v.Keeps(l.View()) {
+		t.Error("the other member is missing, and no time is kept")
+	}
+	l.Now = begun.Add(15 * time.Minute)
+	if got := decidertest.Names(l.Settle()); !slices.Equal(got, []string{"rollout.started x1-1", "rollout.failed x1-1"}) {
+		t.Errorf("behind that: %v", got)
 	}
 }

@@ -34,7 +34,7 @@ func (d *Decider) applyOpened(tx *projection.Tx, s *state, e events.Event) error
 	}
 	g := newGroup(e.Entity, opened)
 	if events.External(e.Entity) {
-		g.Expires = e.Time.Add(time.Duration(d.cfg.Limits.Timeout)).UTC()
+		g.expireAt(e.Time.Add(time.Duration(d.cfg.Limits.Timeout)), e.Time)
 	} else if err := takeUp(tx, s, opened); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (d *Decider) applyStarted(tx *projection.Tx, s *state, e events.Event) erro
 		return tx.Delete(halfOpen + started.Group)
 	}
 	if events.External(g.ID) && started.Deadline.After(g.Expires) {
-		g.Expires = started.Deadline // one member after the other is a way to work, too
+		g.expireAt(started.Deadline, e.Time) // one member after the other is a way to work, too
 	}
 	return projection.Put(tx, halfOpen+started.Group, g)
 }
@@ -125,7 +125,7 @@ func (d *Decider) applyFinished(tx *projection.Tx, s *state, e events.Event) err
 		return nil
 	}
 	f := d.cfg.FiltersOf(d.feed)
-	masked := finished.TextOnly || finished.OnlyConstrained() && !f.TrainConstrained || events.Untold(finished.StopReason) ||
+	masked := finished.TextOnly || finished.Unsampled() || finished.OnlyConstrained() && !f.TrainConstrained || events.Untold(finished.StopReason) ||
 		f.Truncated && finished.StopReason != events.StopFinished || f.MaxTokens > 0 && finished.Tokens > f.MaxTokens
 	if masked {
 		return nil
@@ -135,7 +135,6 @@ func (d *Decider) applyFinished(tx *projection.Tx, s *state, e events.Event) err
 }
 
 func (d *Decider) applyScored(tx *projection.Tx, s *state, e events.Event) error {
-	s.passed(e, events.StageScorer)
 	if err := d.noteScored(tx, s, e.Entity); err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func (s *schedule) happen() {
 	}
 	switch what := s.rng.IntN(12); {
 	case what < 5 && id != "":
-		s.Happen(events.RolloutFinishedType, id, events.RolloutFinished{Tokens: 1 + s.rng.IntN(300), StopReason: events.StopFinished})
+		s.Happen(events.RolloutFinishedType, id, events.RolloutFinished{Tokens: 1 + s.rng.IntN(300), Sampled: 1, StopReason: events.StopFinished})
 		m := events.Member{Rollout: id, Reward: float64(s.rng.IntN(2))}
 		s.Happen(events.RolloutScoredType, id, events.RolloutScored{Reward: m.Reward})
 		s.over(id, m)

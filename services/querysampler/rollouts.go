@@ -27,8 +27,8 @@ func (d *Decider) completeGroups(v projection.View, p *plan, s state, now time.T
 		}
 		deadline := now.Add(time.Duration(d.cfg.Limits.Timeout))
 		if events.External(g.ID) {
-			if g.Expires.After(now) && !s.Closed {
-				p.wakeAt(g.Expires)
+			if expires := g.Clock.Due(g.ID, g.Expires, "", d.cfg.Limits); expires.After(now) && !s.Closed {
+				p.wakeAt(expires)
 				continue
 			}
 			deadline = now
@@ -170,6 +170,27 @@ func (d *Decider) applyWaited(tx *projection.Tx, s *state, e events.Event) error
 			return err
 		}
 	}
+	return waitInGroups(tx, e.Entity, waited.Span())
+}
+
+// waitInGroups lets outsiders start the missing members of their groups later by the time of an outage: who makes one member after the other may have waited
+// for the tools or the verdict of one.
+func waitInGroups(tx *projection.Tx, stage string, w events.Span) error {
+	var open []group
+	for g, err := range projection.Scan[group](tx, halfOpen) {
+		if err != nil {
+			return err
+		}
+		if events.External(g.ID) {
+			open = append(open, g)
+		}
+	}
+	for _, g := range open {
+		g.Clock.Wait(g.ID, stage, w)
+		if err := projection.Put(tx, halfOpen+g.ID, g); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -179,8 +200,13 @@ func (s *state) excuse(r *inFlight) {
 	r.Wait(r.ID, r.Stage, s.Waited[events.EveryStage])
 }
 
-// Keeps implements pipeline.Timekeeper: there are rollouts in flight.
+// Keeps implements pipeline.Timekeeper: there are rollouts in flight, or groups of outsiders whose members are not all started.
 func (d *Decider) Keeps(v projection.View) bool {
+	for g, err := range projection.Scan[group](v, halfOpen) {
+		if err != nil || events.External(g.ID) {
+			return true
+		}
+	}
 	for range projection.Scan[inFlight](v, flying) {
 		return true
 	}

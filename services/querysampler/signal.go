@@ -32,7 +32,7 @@ var fates = []fate{
 // noteFate appends what became of a group of the run's own to the window of groups.
 func (d *Decider) noteFate(s *state, group string, letter byte) {
 	size := d.cfg.Limits.NoSignalGroups
-	if size == 0 || !d.windowed() || events.External(group) {
+	if size == 0 || !d.breaks() || events.External(group) {
 		return
 	}
 	s.Fates += string(letter)

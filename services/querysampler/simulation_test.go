@@ -96,7 +96,7 @@ func (p *plant) open(now int) {
 		}
 		g := simulated{id: f.Entity, version: p.version, ends: now + 5 + p.rng.IntN(30)}
 		for range 2 {
-			r := events.RolloutFinished{Tokens: p.length(p.rng), StopReason: events.StopFinished}
+			r := events.RolloutFinished{Tokens: p.length(p.rng), Sampled: 1, StopReason: events.StopFinished}
 			if p.rng.Float64() < p.masked {
 				r.StopReason = events.StopMaxTokens
 			} else if p.rng.Float64() >= p.hidden {

@@ -32,15 +32,10 @@ type state struct {
 	Bytes         int64 `json:"bytes"`
 	// Left is what the run's stream held when archived events had left it for the last time.
 	Left int64 `json:"left,omitempty"`
-	// Unanswered counts the rollouts in a row that failed at the endpoint.
-	Unanswered int `json:"unanswered"`
-	// Refused counts those in a row whose first prompt the endpoint refused, while it answered nothing else.
+	// Refused counts the rollouts in a row whose first prompt the endpoint refused, while it answered nothing else.
 	Refused     int    `json:"refused,omitempty"`
 	LastFailure string `json:"last_failure,omitempty"`
-	// Troubles are the rollouts in a row that failed at a stage while none got past it.
-	Troubles map[string]trouble `json:"troubles,omitempty"`
-	// Outcomes are the latest ones of the run's own rollouts, a letter each, and Failures the last failure of each stage, where the run decides
-	// on a window.
+	// Outcomes are the latest ones of the run's own rollouts, a letter each, and Failures the last failure of each stage.
 	Outcomes string             `json:"outcomes,omitempty"`
 	Failures map[string]failing `json:"failures,omitempty"`
 	// Lacks are those of the last turn that cannot be trained on; Called: a turn has called a tool.
@@ -79,8 +74,14 @@ type group struct {
 	Missing       []int  `json:"missing"` // members
 	// Origin is where a group of forks begins.
 	Origin *events.Origin `json:"origin,omitempty"`
-	// Expires is when nobody starts the missing members of an outsider's group any more.
-	Expires time.Time `json:"expires,omitzero"`
+	// Expires is when nobody starts the missing members of an outsider's group any more. Outages since the clock began move it.
+	Expires time.Time    `json:"expires,omitzero"`
+	Clock   events.Clock `json:"clock,omitzero"`
+}
+
+// expireAt lets nobody start the missing members of an outsider's group behind a time, but for outages.
+func (g *group) expireAt(at, now time.Time) {
+	g.Expires, g.Clock = at.UTC(), events.Clock{Began: now}
 }
 
 func newGroup(id string, opened events.GroupOpened) group {
@@ -209,14 +210,19 @@ func (d *Decider) apply(tx *projection.Tx, s *state, e events.Event) error {
 		return d.applyWaited(tx, s, e)
 	case events.ToolsCompletedType:
 		return applyAnswered[events.ToolsCompleted](d, tx, s, e)
+	case events.WorkspaceCalledType, events.WorkspaceAnsweredType:
+		if events.External(e.Entity) {
+			return nil // its deadline stands
+		}
+		return d.noteProgress(tx, s, e, 0)
 	case events.RolloutObservedType:
 		return applyAnswered[events.RolloutObserved](d, tx, s, e)
 	case events.StepFinishedType:
 		return d.noteProgress(tx, s, e, 0)
 	case events.StepScoredType:
-		return d.applyProgress(tx, s, e, events.StageScorer, 0)
+		return d.noteProgress(tx, s, e, 0)
 	case events.RolloutRetriedType:
-		return applyRetried(tx, s, e)
+		return d.applyRetried(tx, e)
 	case events.RolloutFinishedType:
 		return d.applyFinished(tx, s, e)
 	case events.RolloutScoredType:

@@ -43,7 +43,7 @@ func weight(c runfile.Curriculum, p float64, tried bool) float64 {
 	if !tried {
 		return 1
 	}
-	floor := orDefault(c.Floor, 0.1)
+	floor := c.Least()
 	return floor + float64((1-floor)*4*p*(1-p))
 }
 
@@ -55,7 +55,7 @@ func passRate(c runfile.Curriculum, before float64, tried bool, members []events
 			continue
 		}
 		scored++
-		if m.Reward >= orDefault(c.PassAt, 1) {
+		if m.Reward >= c.Passes() {
 			passed++
 		}
 	}
@@ -66,15 +66,8 @@ func passRate(c runfile.Curriculum, before float64, tried bool, members []events
 	if !tried {
 		return rate, true
 	}
-	decay := orDefault(c.Decay, 0.8)
+	decay := c.Decays()
 	return float64(decay*before) + float64((1-decay)*rate), true
-}
-
-func orDefault(v, otherwise float64) float64 {
-	if v == 0 {
-		return otherwise
-	}
-	return v
 }
 
 // permuted draws uniformly without replacement: each epoch is a fresh permutation of the tasks.

@@ -81,7 +81,7 @@ func misfitting(l *decidertest.Log, group, task string, members ...int) {
 func TestMisfits(t *testing.T) {
 	for name, change := range map[string]func(*runfile.RunConfig){
 		"permuted": nil, "curriculum": func(c *runfile.RunConfig) { c.Curriculum = &runfile.Curriculum{} },
-		"breaker of older runs": inARow,
+		"no breaker": noBreaker,
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLog(t, change)

@@ -35,7 +35,7 @@ func endAs(l *decidertest.Log, stop, group string, tokens ...int) {
 			l.Happen(events.RolloutFailedType, id, events.RolloutFailed{Class: events.ClassSandbox})
 			continue
 		}
-		l.Happen(events.RolloutFinishedType, id, events.RolloutFinished{Tokens: n, StopReason: stop})
+		l.Happen(events.RolloutFinishedType, id, events.RolloutFinished{Tokens: n, Sampled: 1, StopReason: stop})
 		l.Happen(events.RolloutScoredType, id, events.RolloutScored{})
 	}
 	l.Happen(events.GroupCompletedType, group, events.GroupCompleted{Members: members})

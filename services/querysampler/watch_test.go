@@ -88,7 +88,7 @@ func TestMetricsOfARun(t *testing.T) {
 		servicetest.StartRollout(t, log, "r", "x2-0", "a") // stays in flight
 		state(events.WeightsPublishedType, "small", "2", events.WeightsPublished{Policy: "small", Version: 2})
 		state(events.TurnSampledType, "x1-0", "0", events.TurnSampled{PolicyVersion: 1, PromptTokens: 7, CompletionTokens: 3})
-		state(events.RolloutFinishedType, "x1-0", "0", events.RolloutFinished{Tokens: 10})
+		state(events.RolloutFinishedType, "x1-0", "0", events.RolloutFinished{Tokens: 10, Sampled: 1})
 		state(events.RolloutScoredType, "x1-0", "0", events.RolloutScored{Reward: 0.5})
 		state(events.RolloutFailedType, "x1-1", "0", events.RolloutFailed{Stage: events.StageTools, Class: events.ClassSandbox})
 		state(events.BatchReadyType, "trainer", "1", events.BatchReady{Step: 1, Groups: []string{"x1"}, Rollouts: []string{"x1-0"}, Staleness: 2, RewardMean: 0.5})

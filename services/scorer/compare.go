@@ -37,7 +37,6 @@ func Compare(ctx context.Context, log *eventlog.Log, opts Options, cfg runfile.R
 	c := comparison{rollout: r.ID}
 	c.stages(r.Steps, again.Steps)
 	switch {
-	case noVerdict && v == nil && now.Forfeit != nil: // earlier versions called it a failure
 	case noVerdict && v == nil:
 		c.value("outcome", r.Failed.Message, "reward "+number(now.Reward))
 	case !noVerdict && v != nil:

@@ -7,9 +7,12 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
+	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
 func TestFlags(t *testing.T) {
@@ -68,5 +71,30 @@ func TestFlags(t *testing.T) {
 				t.Errorf("%s: %q, want %s", name, found, c.want)
 			}
 		})
+	}
+}
+
+// TestFlagsOfLeftTurns: what an agent that was lost asked for on a course that was left behind is
+// nothing of which the one that is scored is suspected.
+func TestFlagsOfLeftTurns(t *testing.T) {
+	sandboxtest.Require(t)
+	log := natstest.Log(t)
+	event := func(of events.Type, ordinal string, data any) events.Event {
+		return servicetest.Event(t, "r", of, rollout, ordinal, data)
+	}
+	before := []events.Event{event(events.WorkspaceCalledType, events.AgentCall, events.WorkspaceCalled{Op: events.WorkspaceAgent})}
+	for n, path := range []string{"left", "taken"} {
+		turn := event(events.TurnSampledType, events.Ordinal(n), events.TurnSampled{Turn: n, FinishReason: "tool_calls",
+			ToolCalls: []events.ToolCall{{ID: "c", Name: "run_terminal_cmd", Arguments: `{"command": "cat /tests/` + path + `"}`}}})
+		turn.Route = runfile.RouteFinal
+		before = append(before, turn)
+	}
+	before = append(before, event(events.WorkspaceAnsweredType, events.AgentCall, events.WorkspaceAnswered{Runner: "a",
+		Agent: &events.AgentEnded{StopReason: events.StopFinished, Requests: 1, Left: []int{0}}}))
+	openWith(t, log, "r", "echo 1 > /logs/verifier/reward.txt", func(*runfile.RunConfig) {}, nil, before...)
+	start(t, log)
+	scored := servicetest.WaitData[events.RolloutScored](t, log, "r", events.RolloutScoredType, rollout)
+	if flags := strings.Join(scored.Flags, "; "); !strings.Contains(flags, "/tests/taken") || strings.Contains(flags, "/tests/left") {
+		t.Errorf("flags %s", flags)
 	}
 }

@@ -136,6 +136,8 @@ func readJudgement(text string) (float64, error) {
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("%.200q is not a judgement: %w", text, wording.Plain(err))
+	case wording.Twice([]byte(text)) != "":
+		return 0, fmt.Errorf("%.200q has a key twice", text)
 	case decoder.More():
 		return 0, fmt.Errorf("%.200q is more than one judgement", text)
 	case verdict.Score == nil:

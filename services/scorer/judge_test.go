@@ -124,7 +124,7 @@ func TestReadJudgement(t *testing.T) {
 	for text, want := range map[string]float64{
 		`{"score": 1, "reason": ""}`: 1, ` {"score": 0} `: 0, "```json\n{\"score\": 0.25, \"reason\": \"x\"}\n```": 0.25,
 		`{"score": 1.5}`: -1, `{"score": -0.1}`: -1, `{"score": "1"}`: -1, `{"score": null}`: -1, `{}`: -1, ``: -1, `1`: -1, `[{"score": 1}]`: -1, `{"score": NaN}`: -1,
-		`{"score": 1} {"score": 0}`: -1, `{"score": 1, "other": 2}`: -1, `The score is {"score": 1}`: -1, `{"score": 1e999}`: -1, strings.Repeat(" ", maxJudgement) + `{"score": 1}`: -1,
+		`{"score": 1} {"score": 0}`: -1, `{"score": 1, "score": 0}`: -1, `{"score": 1, "other": 2}`: -1, `The score is {"score": 1}`: -1, `{"score": 1e999}`: -1, strings.Repeat(" ", maxJudgement) + `{"score": 1}`: -1,
 	} {
 		t.Run(text, func(t *testing.T) {
 			got, err := readJudgement(text)

@@ -33,7 +33,7 @@ func measure(s runfile.Scoring, r *events.Rollout, w work, components map[string
 
 func measureEffort(r *events.Rollout, components map[string]float64) {
 	tokens, seconds := int64(0), 0.0
-	own := r.Turns[r.Copied:] // what a fork has of its origin was no effort of its own
+	own := r.Taken()[r.Copied:] // what a fork has of its origin was no effort of its own
 	for _, turn := range own {
 		tokens = events.AddTokens(tokens, int64(turn.CompletionTokens))
 		for _, result := range r.Tools.Of(turn.Turn).Results {

@@ -38,8 +38,9 @@ func open(t *testing.T, log *eventlog.Log, run, script string, change func(*runf
 	openWith(t, log, run, script, func(*runfile.RunConfig) {}, change)
 }
 
-// openWith is open with another configuration of the run.
-func openWith(t *testing.T, log *eventlog.Log, run, script string, configure func(*runfile.RunConfig), change func(*runfile.TaskSpec, *events.RolloutFinished)) {
+// openWith is open with another configuration of the run, and with what happened before the end.
+func openWith(t *testing.T, log *eventlog.Log, run, script string, configure func(*runfile.RunConfig),
+	change func(*runfile.TaskSpec, *events.RolloutFinished), before ...events.Event) {
 	t.Helper()
 	cfg := servicetest.Config("a")
 	cfg.Limits.Tries = 2
@@ -53,6 +54,9 @@ func openWith(t *testing.T, log *eventlog.Log, run, script string, configure fun
 	}
 	servicetest.OpenRun(t, log, run, cfg)
 	servicetest.StartRollout(t, log, run, rollout, "a")
+	for _, e := range before {
+		servicetest.Append(t, log, e)
+	}
 	servicetest.Append(t, log, servicetest.Event(t, run, events.RolloutFinishedType, rollout, "0", finished))
 }
 
@@ -145,7 +149,7 @@ func TestVerifiersThatGiveNoVerdict(t *testing.T) {
 		"text":   {"echo '{\"reward\": \"much\"}' > /logs/verifier/reward.json\n", nil, "reward"},
 		"no-key": {"echo '{\"score\": 1}' > /logs/verifier/reward.json\n", nil, "reward"},
 		"timeout": {"echo waiting; sleep 60\n", func(task *runfile.TaskSpec, _ *events.RolloutFinished) {
-			task.VerifierTimeout = runfile.Duration(time.Second)
+			task.VerifierTimeout = runfile.Duration(4 * time.Second) // in which it says so, on a busy machine too
 		}, "its log ends: waiting"},
 	}
 	for run, c := range cases {

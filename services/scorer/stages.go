@@ -83,7 +83,7 @@ func (s *Service) outcome(ctx context.Context, cfg runfile.RunConfig, task runfi
 		if err != nil {
 			return outcome, nil, nil, err
 		}
-		flags, err := flagsOf(spec.Changes, nil, r, r.Turns, outcome, forfeit)
+		flags, err := flagsOf(spec.Changes, nil, r, r.Taken(), outcome, forfeit)
 		return outcome, flags, forfeit, err
 	}
 	components, err := events.ComposeSteps(task, r.Steps)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/storage"
@@ -25,7 +26,7 @@ const patience = time.Minute
 // Env is what a service is given, with a directory of its own.
 func Env(t testing.TB, log *eventlog.Log) pipeline.Env {
 	return pipeline.Env{
-		Log: log, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler),
+		Log: log, Dir: natstest.Folder(t), Logger: slog.New(slog.DiscardHandler),
 		Metrics: prometheus.NewRegistry(), Instance: "test",
 	}
 }
@@ -55,6 +56,7 @@ func Start(t testing.TB, run func(ctx context.Context) error) (stop func()) {
 func Config(tasks ...string) runfile.RunConfig {
 	cfg := runfile.DefaultRunConfig()
 	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.MinVerifier = "small", runfile.BuiltinEndpoint, 2, runfile.VerifierUnguarded
+	cfg.InFlight, cfg.Staleness.Max = 0, 1 // the log of a test has the facts alone that it is about
 	missing := storage.Ref{Key: storage.BlobKey(fmt.Sprintf("%064d", 0)), SHA256: fmt.Sprintf("%064d", 0), Size: 1}
 	for _, name := range tasks {
 		cfg.Tasks = append(cfg.Tasks, runfile.TaskSpec{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/pipeline/outage"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/fault"
@@ -152,8 +153,9 @@ func readPart(ctx context.Context, box *sandbox.Sandbox, call events.WorkspaceCa
 	return data[from : from+min(limit, size-from)], nil
 }
 
-// keepOutput stores what a call wrote or read, where the run wants that without secrets.
+// keepOutput stores what a call wrote or read, where the run wants that without secrets. What is no text stays as it is.
 func (s *Service) keepOutput(ctx context.Context, cfg runfile.RunConfig, done *events.WorkspaceAnswered, output, stderr []byte) (err error) {
+	output, stderr = []byte(wording.Clean(string(output))), []byte(wording.Clean(string(stderr)))
 	if cfg.Has(runfile.FeatureRedactSecrets) {
 		texts := []events.ToolResult{{Content: string(output)}, {Content: string(stderr)}}
 		if done.Redacted, err = redactResults(ctx, texts, &events.ToolState{}, redactWithin); err != nil {

@@ -67,7 +67,7 @@ func TestHandingOverCostsWhatChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	open(t, log, "r", nil)
-	const large, little = 48 << 20, 10 << 20
+	const large, little = 16 << 20, 10 << 20
 	first, _ := newServiceOnly(t, log)
 	second, _ := newServiceOnly(t, log)
 	for n, step := range []struct {
@@ -76,10 +76,10 @@ func TestHandingOverCostsWhatChanged(t *testing.T) {
 		command, answers string
 		written, read    [2]int64 // least and most
 	}{
-		{"all of it is new", first, "head -c 50331648 /dev/urandom > big; sha256sum big | cut -c1-64 > sum", "", [2]int64{large, large + little}, [2]int64{0, little}},
+		{"all of it is new", first, "head -c 16777216 /dev/urandom > big; sha256sum big | cut -c1-64 > sum", "", [2]int64{large, large + little}, [2]int64{0, little}},
 		{"a small file", first, "echo two >> a.txt", "", [2]int64{1, little}, [2]int64{0, little}},
 		{"nothing", first, "true", "", [2]int64{0, 1 << 20}, [2]int64{0, 1 << 20}},
-		{"handed over", second, "sha256sum big | cut -c1-64 | cmp - sum && cat a.txt; printf x | dd of=big bs=1 seek=20000000 conv=notrunc 2>/dev/null", "one\ntwo\n",
+		{"handed over", second, "sha256sum big | cut -c1-64 | cmp - sum && cat a.txt; printf x | dd of=big bs=1 seek=8000000 conv=notrunc 2>/dev/null", "one\ntwo\n",
 			[2]int64{1, little}, [2]int64{large, large + little}},
 		{"handed back", first, "echo three >> a.txt", "", [2]int64{1, little}, [2]int64{large, large + little}},
 		{"and over again", second, "cat a.txt", "one\ntwo\nthree\n", [2]int64{0, 1 << 20}, [2]int64{0, little}},

@@ -31,7 +31,7 @@ func TestLargeWorkspaceMoves(t *testing.T) {
 	}
 	folder := t.TempDir()
 	sandboxtest.RequireDisk(t, folder)
-	log := natstest.Log(t)
+	log := natstest.LogWithDisk(t)
 	m := &meter{t: t}
 	m.begin()
 	snapshot := largeSnapshot(t, log.Store(), size)

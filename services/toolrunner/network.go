@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/redact"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/egress"
@@ -16,6 +18,7 @@ import (
 type way struct {
 	gateway *egress.Gateway
 	session egress.Session
+	alone   bool // to a model, and nothing else
 }
 
 // wayOut is what a rollout of a task may reach; nil where the run or the task wants nothing.
@@ -34,7 +37,17 @@ func wayOut(gateway *egress.Gateway, cfg runfile.RunConfig, task runfile.TaskSpe
 			session.Used += answer.Network.Received + answer.Network.Sent
 		}
 	}
-	return &way{gateway, session}
+	return &way{gateway: gateway, session: session}
+}
+
+// toModel is the way of an agent: to its model, and where the run allows more, there too.
+func (w *way) toModel(gateway *egress.Gateway, model http.Handler, run string) *way {
+	to := &way{gateway: gateway, session: egress.Session{Run: run, Network: &runfile.Network{}}, alone: w == nil}
+	if w != nil {
+		to.session = w.session
+	}
+	to.session.Model = model
+	return to
 }
 
 // replayed is the way of a rollout that runs again: to what the run has kept.
@@ -54,7 +67,7 @@ func (w *way) replayed(r *events.Rollout) *way {
 			}
 		}
 	}
-	return &way{w.gateway, session}
+	return &way{gateway: w.gateway, session: session}
 }
 
 // describe gives a sandbox the way, and its programs the settings to find it.
@@ -63,6 +76,9 @@ func (w *way) describe(spec *sandbox.Spec) {
 		return
 	}
 	spec.Proxy = true
+	if w.alone {
+		return
+	}
 	maps.Copy(spec.Env, egress.Env(sandbox.ProxyAddress, func(registry string) bool { return w.gateway.Registry(w.session, registry) }))
 }
 
@@ -79,14 +95,14 @@ func fetched(ctx context.Context, cfg runfile.RunConfig, proxy *egress.Proxy) (*
 	if proxy == nil {
 		return nil, nil
 	}
-	var mask func(string) string
+	mask := wording.Clean
 	if cfg.Has(runfile.FeatureRedactSecrets) {
 		mask = func(text string) string {
 			found, err := redact.Find(ctx, text)
 			if err != nil {
 				return events.Unsearched
 			}
-			return redact.Mask(text, found)
+			return wording.Clean(redact.Mask(text, found))
 		}
 	}
 	use, err := proxy.Take(ctx, mask)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,10 +90,11 @@ type pool struct {
 	open    atomic.Int64 // sandboxes that are not ended
 	mu      sync.Mutex
 	boxes   map[string]*leased
+	agents  map[string]chan struct{} // of rollouts whose agent runs here; closed when the rollout is over
 }
 
 func newPool(log *eventlog.Log, logger *slog.Logger, opts Options, gateway *egress.Gateway) *pool {
-	h := &pool{store: log.Store(), opts: opts, gateway: gateway, boxes: map[string]*leased{}}
+	h := &pool{store: log.Store(), opts: opts, gateway: gateway, boxes: map[string]*leased{}, agents: map[string]chan struct{}{}}
 	h.endings = newEndings(log, logger, h.release)
 	return h
 }
@@ -108,10 +110,18 @@ func (h *pool) take(ctx context.Context, cfg runfile.RunConfig, task runfile.Tas
 		}
 		b.end()
 	}
-	way := wayOut(h.gateway, cfg, task, r)
-	sb, index, err := restoreParts(ctx, h.store, h.opts, task, r.ID, r.Workspace(), way)
+	return h.make(ctx, cfg, task, r, nil, nil)
+}
+
+// make makes a sandbox of a rollout with its workspace as the log has it, for an agent with a way to its model and its own files.
+func (h *pool) make(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, model Model, files []sandbox.Mount) (*leased, error) {
+	key, before, way := r.Run+"/"+r.ID, stateOf(r), wayOut(h.gateway, cfg, task, r)
+	if model != nil {
+		way = way.toModel(h.gateway, model, r.Run)
+	}
+	sb, index, err := restoreParts(ctx, h.store, h.opts, task, r.ID, r.Workspace(), way, files...)
 	for errors.Is(err, sandbox.ErrNoRoom) && h.giveUpIdle() {
-		sb, index, err = restoreParts(ctx, h.store, h.opts, task, r.ID, r.Workspace(), way)
+		sb, index, err = restoreParts(ctx, h.store, h.opts, task, r.ID, r.Workspace(), way, files...)
 	}
 	if err != nil {
 		return nil, err
@@ -143,12 +153,14 @@ func restore(ctx context.Context, store storage.Store, opts Options, task runfil
 }
 
 // restoreParts also gives the index of the change's parts, nil where it is one object.
-func restoreParts(ctx context.Context, store storage.Store, opts Options, task runfile.TaskSpec, rollout string, workspace *storage.Ref, way *way) (*sandbox.Sandbox, *parts.Index, error) {
+func restoreParts(ctx context.Context, store storage.Store, opts Options, task runfile.TaskSpec, rollout string, workspace *storage.Ref, way *way,
+	files ...sandbox.Mount) (*sandbox.Sandbox, *parts.Index, error) {
 	boxes, err := tasks.SandboxesOf(ctx, task, opts.Machine)
 	if err != nil {
 		return nil, nil, err
 	}
 	spec := boxes.Agent(rollout)
+	spec.Mounts = append(slices.Clip(spec.Mounts), files...)
 	way.describe(&spec)
 	spec.Snapshot, err = opts.Snapshots.Use(ctx, task.Snapshot.SHA256, func(ctx context.Context) (io.ReadCloser, error) {
 		from, err := storage.ReadBlob(ctx, store, task.Snapshot)
@@ -236,6 +248,36 @@ func (h *pool) pop(key string) *leased {
 func (h *pool) release(run, rollout string) {
 	if b := h.pop(run + "/" + rollout); b != nil {
 		b.end()
+	}
+	h.ranOut(run, rollout)
+}
+
+// running notes that a rollout's agent runs here, until done is called; nil where one runs already. The channel is closed when the rollout is over.
+func (h *pool) running(run, rollout string) (over <-chan struct{}, done func()) {
+	key := run + "/" + rollout
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.agents[key] != nil {
+		return nil, nil
+	}
+	ends := make(chan struct{})
+	h.agents[key] = ends
+	return ends, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.agents[key] == ends {
+			delete(h.agents, key)
+		}
+	}
+}
+
+// ranOut ends a rollout's agent, where one runs here.
+func (h *pool) ranOut(run, rollout string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if ends := h.agents[run+"/"+rollout]; ends != nil {
+		close(ends)
+		delete(h.agents, run+"/"+rollout)
 	}
 }
 

@@ -25,6 +25,8 @@ type Repeated struct {
 	Turns, Calls int
 	// Outside are the calls of servers outside of the sandbox, which are not made again: what they answered is taken as recorded.
 	Outside int
+	// Agent are the turns of an agent's own program: it ran what they called, so that nothing of them is run again.
+	Agent int
 	// Changed are the parts of results and workspaces that are not as recorded; none says that all came out the same.
 	Changed []pipeline.Changed
 }
@@ -41,6 +43,10 @@ type Repeated struct {
 // Times, durations, the runner and the kind of sandbox are not compared. An error is of the infrastructure.
 func Rerun(ctx context.Context, log *eventlog.Log, opts Options, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (Repeated, error) {
 	var found Repeated
+	if cfg.Agent != nil {
+		found.Agent = len(r.Turns)
+		return found, nil
+	}
 	if len(r.Observed) > 0 { // what an environment answered is taken as recorded: its world is another one by now
 		found.Outside = len(r.Turns)
 		return found, nil
@@ -243,9 +249,6 @@ func compareResults(recorded, now []events.ToolResult) (changed []pipeline.Chang
 
 // compareState compares what the tools remember.
 func compareState(recorded, now *events.ToolState) (changed []pipeline.Changed) {
-	if recorded != nil {
-		recorded = recorded.OrNil() // earlier versions left less out
-	}
 	want, got := cmp.Or(recorded, &events.ToolState{}), cmp.Or(now, &events.ToolState{})
 	if !reflect.DeepEqual(want.Shell, got.Shell) {
 		changed = append(changed, pipeline.NewChanged("shell", want.Shell, got.Shell))

@@ -201,3 +201,12 @@ func TestAgainOfLostTurns(t *testing.T) {
 		t.Errorf("%+v", found.Changed)
 	}
 }
+
+// TestAgentsAreNotRunAgain: what an agent's own program called is counted and not run, and not taken for nothing.
+func TestAgentsAreNotRunAgain(t *testing.T) {
+	r := events.Rollout{Turns: []events.TurnSampled{{}, {Turn: 1}}}
+	found, err := Rerun(t.Context(), nil, Options{}, runfile.RunConfig{Agent: &runfile.Agent{}}, runfile.TaskSpec{}, &r)
+	if err != nil || found.Agent != 2 || found.Turns != 0 {
+		t.Errorf("%+v, %v", found, err)
+	}
+}

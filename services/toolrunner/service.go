@@ -9,12 +9,15 @@ import (
 	"path/filepath"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rondo-rl/rondo/agents"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/pipeline/outage"
@@ -47,13 +50,22 @@ type Options struct {
 	// Snapshots holds unpacked snapshots that sandboxes share; nil gives each a copy.
 	Snapshots *sandbox.Snapshots
 
+	// Model leads the agent of a rollout to its model. Without it the runner starts no agents.
+	Model func(run, rollout string) Model
+	// Layers has the agents' own files; nil offers none.
+	Layers *agents.Cache
+
 	parts *parts.Cache // of large changes of workspaces; nil without one
 }
 
 // partsBytes bounds what a runner keeps on its disk of large changes of workspaces: rollouts of a group share much of theirs.
 const partsBytes = 2 << 30
 
-// Service consumes turn_sampled and workspace_called, and emits tools_completed, workspace_answered, rollout_retried and rollout_failed.
+// keptEnds is how many ends of agents a runner remembers.
+const keptEnds = 1024
+
+// Service consumes turn_sampled and workspace_called, and emits tools_completed, workspace_answered, rollout_retried and rollout_failed; of agents
+// it records turns and emits rollout_finished, too.
 type Service struct {
 	log        *eventlog.Log
 	opts       Options
@@ -69,6 +81,7 @@ type Service struct {
 	tools    *tools.Sets
 	// recalled counts calls, by whether they were answered by the cache.
 	recalled *prometheus.CounterVec
+	ended    *lru.Cache[string, agentEnd] // how agents ended whose end may not be on the log yet
 }
 
 // Run is the service.
@@ -117,7 +130,12 @@ func newService(env pipeline.Env, opts Options) (*Service, error) {
 	if err := held.meter(env.Metrics); err != nil {
 		return nil, err
 	}
+	ended, err := lru.New[string, agentEnd](keptEnds)
+	if err != nil {
+		return nil, err
+	}
 	return &Service{
+		ended:    ended,
 		searcher: searcher, cache: cache, recalled: recalled, tools: tools.NewSets(),
 		log: env.Log, opts: opts, runner: runner, held: held, heartbeats: newHeartbeats(env.Log, runner), offer: newOffer(opts), redacted: redacted,
 	}, nil
@@ -132,7 +150,7 @@ func (s *Service) run(ctx context.Context, env pipeline.Env) error {
 	go s.held.expire(ctx)
 	go presence.Speak(ctx, s.log.Conn(), topology.ToolRunner, s.runner, func() presence.Report { return s.report(env.Instance) })
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{
-		Name: topology.ToolRunner, Slots: s.opts.Slots, Handle: s.Handle, Stage: events.StageTools,
+		Name: topology.ToolRunner, Slots: s.opts.Slots, Serves: func(cfg runfile.RunConfig) bool { return cfg.Agent == nil || s.opts.Model != nil }, Handle: s.Handle, Stage: events.StageTools,
 		Routes: func(ctx context.Context, run string) []string {
 			return s.routes(ctx, run, env.Logger)
 		},
@@ -151,12 +169,12 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	}
 	defer s.working.begin(r.Run + "/" + r.ID)()
 	called := m.Event.Type == events.WorkspaceCalledType
-	if called && r.CallUnderWay() == nil || !called && !r.AwaitsTools() {
-		return nil, nil
-	}
 	cfg, err := s.log.Config(ctx, r.Run)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.Agent == nil && (called && r.CallUnderWay() == nil || !called && !r.AwaitsTools()) {
+		return nil, nil
 	}
 	task, err := s.log.Task(ctx, r.Run, r.Started.Task)
 	if errors.Is(err, runfile.ErrNoTask) {
@@ -165,6 +183,9 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	}
 	if err != nil {
 		return nil, err
+	}
+	if cfg.Agent != nil {
+		return s.agent(ctx, cfg, task, &r)
 	}
 	if called {
 		return s.call(ctx, cfg, task, &r)
@@ -276,12 +297,12 @@ func (s *Service) giveBack(box *leased, lost string) {
 	s.held.put(box)
 }
 
-// stated are the results as they are recorded: where the run wants that, without secrets, and the state, too.
+// stated are the results as they are recorded: without the credentials of this process, and where the run wants that, without secrets, and the state, too.
 func stated(ctx context.Context, cfg runfile.RunConfig, ran []tools.Result, state *events.ToolState) ([]events.ToolResult, map[string]int, error) {
 	results := make([]events.ToolResult, len(ran))
 	for i, a := range ran {
 		results[i] = events.ToolResult{
-			CallID: a.CallID, Name: a.Name, Content: a.Content, Error: a.Error, ExitCode: a.ExitCode, DroppedBytes: a.DroppedBytes,
+			CallID: a.CallID, Name: a.Name, Content: wording.Clean(a.Content), Error: a.Error, ExitCode: a.ExitCode, DroppedBytes: a.DroppedBytes,
 			StartedAt: a.StartedAt.UTC(), DurationMS: milliseconds(a.Duration), Cache: a.Cache, OriginalMS: milliseconds(a.Original),
 		}
 	}

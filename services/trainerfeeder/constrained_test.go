@@ -51,3 +51,19 @@ func TestConstrainedTokens(t *testing.T) {
 		t.Errorf("%+v, %v", dropped, err)
 	}
 }
+
+// TestSamplesWithoutLoss: a sample of which no token is trained on is in no batch, and the fact says which one and why.
+func TestSamplesWithoutLoss(t *testing.T) {
+	k := newDesk(t, func(c *runfile.RunConfig) { c.Feeds[0].GroupsPerBatch = 1 })
+	k.group(1, 0, ending{reward: 1, split: true, constrained: 2}, ending{split: true})
+	ready := k.batch()
+	first := events.RolloutID(events.GroupID(1), 0)
+	if len(ready.LeftOut) != 1 || ready.LeftOut[first+"/0"] != maskConstrained || ready.Samples != 3 || ready.Sampled != 4 {
+		t.Errorf("left out %v, %d samples, %d tokens", ready.LeftOut, ready.Samples, ready.Sampled)
+	}
+	for _, s := range k.files(ready)[0].Samples {
+		if !slices.Contains(s.LossMask, true) || s.Rollout == first && (s.SampleIndex != 0 || s.SamplesInRollout != 1) {
+			t.Errorf("sample %d of %d of %s: %v", s.SampleIndex, s.SamplesInRollout, s.Rollout, s.LossMask)
+		}
+	}
+}

@@ -12,35 +12,27 @@ import (
 
 // The trainer publishes once for each step, so the version that a batch will meet is known when it is composed.
 func TestTooOldWhenConsumed(t *testing.T) {
-	for _, rules := range []int{1, runfile.RulesNow} {
-		k := newDesk(t, func(cfg *runfile.RunConfig) { cfg.Rules = rules })
-		k.group(1, 0, good...)
-		k.group(2, 0, good...)
-		k.batch()
-		k.consumed(1)
-		k.group(3, 0, good...)
-		k.group(4, 0, good...)
-		if b := k.batch(); b.Step != 2 {
-			t.Fatalf("batch %+v: it will be one version old, which is allowed", b)
-		}
-		k.trained(1)
-		k.consumed(2)
-		k.group(5, 0, good...) // one version old now, and two when it would be consumed: step 2 is trained on first
-		k.group(6, 1, good...)
-		k.group(7, 1, good...)
-		facts := k.Settle()
-		if rules < 2 {
-			if b := decidertest.Data[events.BatchReady](t, facts[0]); !slices.Equal(b.Groups, []string{"g000005", "g000006"}) {
-				t.Errorf("a run of rules %d decides as it did: %+v", rules, b)
-			}
-			continue
-		}
-		if got := decidertest.Names(facts); !slices.Equal(got, []string{"group.dropped g000005", "batch.ready trainer"}) {
-			t.Fatalf("got %v", got)
-		}
-		if d := decidertest.Data[events.GroupDropped](t, facts[0]); d.Reason != events.DropStale || d.Staleness != 2 || !strings.Contains(d.Detail, "1 policy versions old now and 2 when") {
-			t.Errorf("dropped %+v", d)
-		}
+	k := newDesk(t)
+	k.group(1, 0, good...)
+	k.group(2, 0, good...)
+	k.batch()
+	k.consumed(1)
+	k.group(3, 0, good...)
+	k.group(4, 0, good...)
+	if b := k.batch(); b.Step != 2 {
+		t.Fatalf("batch %+v: it will be one version old, which is allowed", b)
+	}
+	k.trained(1)
+	k.consumed(2)
+	k.group(5, 0, good...) // one version old now, and two when it would be consumed: step 2 is trained on first
+	k.group(6, 1, good...)
+	k.group(7, 1, good...)
+	facts := k.Settle()
+	if got := decidertest.Names(facts); !slices.Equal(got, []string{"group.dropped g000005", "batch.ready trainer"}) {
+		t.Fatalf("got %v", got)
+	}
+	if d := decidertest.Data[events.GroupDropped](t, facts[0]); d.Reason != events.DropStale || d.Staleness != 2 || !strings.Contains(d.Detail, "1 policy versions old now and 2 when") {
+		t.Errorf("dropped %+v", d)
 	}
 }
 

@@ -47,10 +47,19 @@ type ending struct {
 	split  bool   // into two samples
 	// constrained is how many of the three sampled tokens were sampled under a constraint: none, the first two, or all.
 	constrained int
+	// unsampled: the model ended its turns at once.
+	unsampled bool
 }
 
 // tokens of the rollout's trajectory, three of which are sampled.
 func (e ending) tokens() int { return 7 + e.prompt }
+
+func (e ending) sampled() int {
+	if e.unsampled {
+		return 0
+	}
+	return 3
+}
 
 // group lets a group run from its start at a version to its completion.
 func (k *desk) group(n, version int64, endings ...ending) string {
@@ -83,7 +92,7 @@ func (k *desk) end(n, version int64, endings ...ending) string {
 		} else {
 			stop := cmp.Or(e.stop, events.StopFinished)
 			ref := k.trajectory(id, rollout, version, e, stop)
-			k.Happen(events.RolloutFinishedType, rollout, events.RolloutFinished{StopReason: stop, Tokens: e.tokens(), Sampled: 3, Constrained: e.constrained, TextOnly: e.textOnly, Trajectory: ref})
+			k.Happen(events.RolloutFinishedType, rollout, events.RolloutFinished{StopReason: stop, Tokens: e.tokens(), Sampled: e.sampled(), Constrained: e.constrained, TextOnly: e.textOnly, Trajectory: ref})
 			k.Happen(events.RolloutScoredType, rollout, events.RolloutScored{Reward: e.reward, TextOnly: e.textOnly, Trajectory: ref, Components: map[string]float64{"tests": e.reward}})
 			m.Reward, m.Shaped, m.Advantage = e.reward, e.reward, e.reward-0.5
 			if e.shaped != nil {
@@ -119,6 +128,9 @@ func (k *desk) trajectory(group, rollout string, version int64, e ending, stop s
 		m.Constrained = m.LossMask != nil && e.constrained >= 2+int(m.Turn)
 		if m.LossMask == nil {
 			m.LossMask, m.Logprobs = make([]bool, len(m.TokenIDs)), make([]float32, len(m.TokenIDs))
+		}
+		if e.unsampled && m.Role == "assistant" {
+			m.TokenIDs, m.LossMask, m.Logprobs = nil, nil, nil
 		}
 		if e.textOnly {
 			m.TokenIDs, m.LossMask, m.Logprobs = nil, nil, nil

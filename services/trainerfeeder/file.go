@@ -39,7 +39,7 @@ func (d *Decider) complete(ctx context.Context, v projection.View, ready *events
 	if err != nil {
 		return err
 	}
-	ready.Rollouts, ready.MicroBatches = nil, ranks[0].MicroBatches
+	ready.Rollouts, ready.LeftOut, ready.MicroBatches = nil, nil, ranks[0].MicroBatches
 	var all []*trained
 	for r := range ranks {
 		all = append(all, ranks[r].members...)
@@ -53,6 +53,12 @@ func (d *Decider) complete(ctx context.Context, v projection.View, ready *events
 	}
 	for _, m := range all {
 		ready.Rollouts = append(ready.Rollouts, m.Rollout)
+		for i, why := range m.left {
+			if ready.LeftOut == nil {
+				ready.LeftOut = map[string]string{}
+			}
+			ready.LeftOut[fmt.Sprintf("%s/%d", m.Rollout, i)] = why
+		}
 	}
 	ready.Samples, ready.Sampled = int(whole.Samples), whole.SampledTokens
 	for r := range ranks {
@@ -90,6 +96,21 @@ type trained struct {
 	member
 	remarks remarks
 	samples []storage.Sample
+	left    map[int]string // samples of which no token is trained on, and why
+}
+
+// leaveOut takes out the samples of which no token is trained on: a trainer would average over a loss of nothing.
+func (t *trained) leaveOut() {
+	var kept []int
+	kept, t.left = storage.Trained(t.samples)
+	if len(t.left) == 0 {
+		return
+	}
+	for n, i := range kept {
+		t.samples[n] = t.samples[i]
+		t.samples[n].SampleIndex, t.samples[n].SamplesInRollout = int32(n), int32(len(kept))
+	}
+	t.samples = t.samples[:len(kept)]
 }
 
 // sampled is the number of tokens that the rollout's advantage is given to.
@@ -141,6 +162,7 @@ func (d *Decider) load(ctx context.Context, v projection.View, ready events.Batc
 			work.Go(func() error {
 				var err error
 				t.samples, err = d.samples(ctx, m, said, version)
+				t.leaveOut()
 				return err
 			})
 		}

@@ -15,7 +15,8 @@ import (
 const (
 	maskInvalidated = "invalidated"
 	maskTextOnly    = "no token ids"
-	maskConstrained = "constrained"
+	maskUnsampled   = storage.LeftUnsampled
+	maskConstrained = storage.LeftConstrained
 	maskUnknown     = "unknown version"
 	maskReward      = "min_reward"
 	maskTruncated   = "truncated"
@@ -68,6 +69,8 @@ func (d *Decider) maskSampled(m member) string {
 		return maskInvalidated
 	case m.TextOnly:
 		return maskTextOnly
+	case m.Unsampled:
+		return maskUnsampled
 	case m.Constrained && !d.filters.TrainConstrained:
 		return maskConstrained
 	case d.staleness.RequireVersions && m.Unknown:
@@ -167,36 +170,28 @@ func (d *Decider) untrainable(g pending) (why string, ok bool) {
 	return strings.Join(slices.Sorted(maps.Keys(reasons)), ", "), true
 }
 
-// allEqual reports whether the compared members of each role have the same reward, and the first of these. A length penalty tells any rewards apart, so what was scored counts; in
-// runs of the first rules it was what was shaped.
+// allEqual reports whether the compared members of each role have the same reward, and the first of these. A length penalty tells any rewards apart, so what was scored counts.
 func (d *Decider) allEqual(g pending) (reward float64, ok bool) {
 	seen := map[string]float64{}
 	for _, m := range g.Members {
 		if !m.Compared {
 			continue
 		}
-		own := m.Reward
-		if d.cfg.Rules < 1 {
-			own = m.Shaped
-		}
 		role := events.RoleOf(d.cfg, g.ID, m.Index)
-		if first, ok := seen[role]; ok && own != first {
+		if first, ok := seen[role]; ok && m.Reward != first {
 			return 0, false
 		}
 		if len(seen) == 0 {
-			reward = own
+			reward = m.Reward
 		}
-		seen[role] = own
+		seen[role] = m.Reward
 	}
 	return reward, true
 }
 
 // passRate is the share of the compared members whose reward passes.
 func passRate(g pending, w runfile.PassRate) float64 {
-	at, passed := w.At, 0
-	if at == 0 {
-		at = 1
-	}
+	at, passed := w.Passes(), 0
 	for _, m := range g.Members {
 		if m.Compared && m.Reward >= at {
 			passed++

@@ -32,7 +32,8 @@ func TestFilters(t *testing.T) {
 		{"too easy", runfile.Filters{PassRate: &runfile.PassRate{Min: 0.25, Max: 0.75}}, []ending{{reward: 1}, {reward: 1}}, "pass_rate", "1 of its members pass, outside of 0.25 to 0.75"},
 		{"too hard", runfile.Filters{PassRate: &runfile.PassRate{Min: 0.25, Max: 0.75}}, []ending{{reward: 0.9}, {reward: 0}}, "pass_rate", "0 of its members"},
 		{"both ends belong to the window", runfile.Filters{PassRate: &runfile.PassRate{Min: 0.5, Max: 0.5}}, good, "", ""},
-		{"what passes", runfile.Filters{PassRate: &runfile.PassRate{Min: 0.5, Max: 1, At: 0.9}}, []ending{{reward: 0.9}, {reward: 0.8}}, "", ""},
+		{"what passes at 0", runfile.Filters{PassRate: &runfile.PassRate{Min: 1, Max: 1, At: new(0.0)}}, []ending{{reward: 0.9}, {reward: 0}}, "", ""},
+		{"what passes", runfile.Filters{PassRate: &runfile.PassRate{Min: 0.5, Max: 1, At: new(0.9)}}, []ending{{reward: 0.9}, {reward: 0.8}}, "", ""},
 		{"of those that have a reward", runfile.Filters{PassRate: &runfile.PassRate{Min: 1, Max: 1}}, []ending{{reward: 1}, failed}, "", ""},
 
 		{"a failed member costs itself", runfile.Filters{}, []ending{{reward: 1}, failed}, "", ""},
@@ -40,6 +41,8 @@ func TestFilters(t *testing.T) {
 		{"enough survivors", runfile.Filters{MinSurvivors: 2}, []ending{{reward: 1}, failed, {reward: 0}}, "", ""},
 		{"a masked member survives", runfile.Filters{MinSurvivors: 2}, []ending{{reward: 1}, {reward: 0, textOnly: true}}, "", ""},
 
+		{"the model said nothing", runfile.Filters{}, []ending{{reward: 1, unsampled: true}, {unsampled: true}}, "untrainable", "no sampled tokens"},
+		{"one said something", runfile.Filters{}, []ending{{reward: 1, unsampled: true}, {}}, "", ""},
 		{"all truncated", runfile.Filters{Truncated: true}, []ending{{reward: 1, stop: events.StopLength}, {stop: events.StopMaxTokens}}, "untrainable", "truncated"},
 		{"calls that were not read", runfile.Filters{}, []ending{{reward: 1, stop: events.StopUnread}, {stop: events.StopUnread}}, "untrainable", "unread_call"},
 		{"one that was", runfile.Filters{}, []ending{{reward: 1}, {stop: events.StopUnread}}, "", ""},
@@ -91,7 +94,7 @@ func TestInvalidatedBeforeItsGroupWasComplete(t *testing.T) {
 	for i := range 2 {
 		id := events.RolloutID("g000001", i)
 		ref := k.trajectory("g000001", id, 0, ending{}, events.StopFinished)
-		k.Happen(events.RolloutFinishedType, id, events.RolloutFinished{StopReason: events.StopFinished, Tokens: 7, Trajectory: ref})
+		k.Happen(events.RolloutFinishedType, id, events.RolloutFinished{StopReason: events.StopFinished, Tokens: 7, Sampled: 3, Trajectory: ref})
 		k.Happen(events.RolloutScoredType, id, events.RolloutScored{Reward: 1, Trajectory: ref})
 	}
 	k.Happen(events.RolloutInvalidatedType, "g000001-0", events.RolloutInvalidated{Reason: "x"})
@@ -99,29 +102,5 @@ func TestInvalidatedBeforeItsGroupWasComplete(t *testing.T) {
 	b := k.batch()
 	if !slices.Equal(b.Rollouts, []string{"g000001-1"}) || !maps.Equal(b.Masked, map[string]string{"g000001-0": "invalidated"}) || b.RewardMean != 1 {
 		t.Errorf("batch %+v", b)
-	}
-}
-
-// TestFirstRules: a run that was recorded before rewards as they were scored counted decides again as it did.
-func TestFirstRules(t *testing.T) {
-	half := 0.5
-	for name, c := range map[string]struct {
-		endings []ending
-		filter  string
-	}{
-		"shaping told equal rewards apart": {[]ending{{reward: 1}, {reward: 1, shaped: &half}}, ""},
-		"shaping made rewards equal":       {[]ending{{reward: 1, shaped: &half}, {reward: 0, shaped: &half}}, "zero_variance"},
-	} {
-		k := newDesk(t, feed(func(f *runfile.Feed) { f.GroupsPerBatch = 1 }), func(cfg *runfile.RunConfig) {
-			cfg.Rules, cfg.Filters = 0, runfile.Filters{ZeroVariance: true}
-		})
-		k.group(1, 0, c.endings...)
-		if c.filter == "" {
-			k.batch()
-			continue
-		}
-		if facts := k.Settle(); len(facts) != 1 || decidertest.Data[events.GroupDropped](t, facts[0]).Filter != c.filter {
-			t.Errorf("%s: %v", name, decidertest.Names(facts))
-		}
 	}
 }

@@ -30,7 +30,7 @@ func (d *Decider) since(g pending) int64 {
 // always taken, and nothing is expected before the run's first weights: the trainer may never publish any.
 func (d *Decider) age(g pending, s state) int64 {
 	age := s.PolicyVersion - d.since(g)
-	if d.cfg.Rules < 2 || !d.paces() || d.feed.Export() {
+	if !d.paces() || d.feed.Export() {
 		return age
 	}
 	if d.cfg.External && (age <= 0 || s.ThroughStep == 0) {

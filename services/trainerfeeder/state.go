@@ -28,6 +28,8 @@ type outcome struct {
 	Trajectory storage.Ref        `json:"trajectory"`
 	Components map[string]float64 `json:"components,omitempty"`
 	TextOnly   bool               `json:"text_only,omitempty"`
+	// Unsampled: the model sampled no token.
+	Unsampled bool `json:"unsampled,omitempty"`
 	// Constrained: all of its sampled tokens were sampled under a constraint.
 	Constrained bool `json:"constrained,omitempty"`
 	Invalid     bool `json:"invalid,omitempty"`

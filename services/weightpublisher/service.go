@@ -164,22 +164,12 @@ func (s *Service) next(ctx context.Context, run string, published events.Weights
 	return &e, known, nil
 }
 
-// copies are the copies of the fact for open runs that use the policy and have not learned of it.
-func (s *Service) copies(ctx context.Context, published events.WeightsPublished) (facts []events.Event, err error) {
-	runs, err := s.log.OpenRuns(ctx, uses(published.Policy))
-	if err != nil {
-		return nil, err
-	}
-	for _, run := range runs {
+// copies are the copies of the fact for open runs that use the policy and have not learned of it: those that are named, or all.
+func (s *Service) copies(ctx context.Context, published events.WeightsPublished, runs ...string) ([]events.Event, error) {
+	return pipeline.Inform(ctx, s.log, uses(published.Policy), func(run string) (*events.Event, error) {
 		fact, _, err := s.next(ctx, run, published)
-		if err != nil {
-			return nil, fmt.Errorf("inform run %s: %w", run, err)
-		}
-		if fact != nil {
-			facts = append(facts, *fact)
-		}
-	}
-	return facts, nil
+		return fact, err
+	}, runs...)
 }
 
 // uses reports whether a run trains or samples the policy.
@@ -197,16 +187,5 @@ func (s *Service) greet(ctx context.Context, opening events.Event) ([]events.Eve
 	if err != nil || !found {
 		return nil, err
 	}
-	open, err := s.log.OpenFor(ctx, opening.Entity, uses(published.Policy))
-	if err != nil || !open {
-		return nil, err // closed or deleted in the meantime
-	}
-	fact, _, err := s.next(ctx, opening.Entity, published)
-	if err != nil {
-		return nil, fmt.Errorf("inform run %s: %w", opening.Entity, err)
-	}
-	if fact == nil {
-		return nil, nil
-	}
-	return []events.Event{*fact}, nil
+	return s.copies(ctx, published, opening.Entity)
 }

@@ -49,9 +49,9 @@ const (
 // sid begins the names of Rondo's statements for a prefix of the bucket: other statements of the bucket's policy are not Rondo's.
 func (c Config) sid() string { return "R" + storage.Digest([]byte(c.Prefix))[:6] + "n" }
 
-// ours says whether a statement is Rondo's, by its name. Releases before this one used longer names.
+// ours says whether a statement is Rondo's, by its name.
 func (c Config) ours(sid string) bool {
-	return strings.HasPrefix(sid, c.sid()) || strings.HasPrefix(sid, "Rondo"+c.sid()[1:])
+	return strings.HasPrefix(sid, c.sid())
 }
 
 // statements says grants in as few bytes as they go: servers that keep a policy in an extended attribute of a file have room for 4000.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -21,14 +20,11 @@ const (
 // the test; flags are further ones of s3dev. Without the modules that it is built from the test is skipped, or fails with RONDO_REQUIRE_ALL=1.
 func S3Dev(t *testing.T, flags ...string) (endpoint string) {
 	t.Helper()
-	work := t.TempDir()
-	binary := filepath.Join(work, "s3dev")
-	_, file, _, _ := runtime.Caller(0)
-	module := filepath.Join(filepath.Dir(file), "..", "..", "tools", "s3dev")
-	if output, err := exec.Command("go", "build", "-C", module, "-o", binary, ".").CombinedOutput(); err != nil {
-		missing(t, "build tools/s3dev: %v\n%s", err, output)
+	binary, err := Tool("s3dev")
+	if err != nil {
+		missing(t, "%v", err)
 	}
-	server := exec.Command(binary, append([]string{"-dir", filepath.Join(work, "objects")}, flags...)...)
+	server := exec.Command(binary, append([]string{"-dir", filepath.Join(t.TempDir(), "objects")}, flags...)...)
 	server.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID="+AccessKey, "AWS_SECRET_ACCESS_KEY="+SecretKey)
 	var problems bytes.Buffer
 	server.Stderr = &problems

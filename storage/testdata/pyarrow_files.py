@@ -34,6 +34,9 @@ def write(path, compression):
 
     text, number = pa.string(), pa.int32()
     names = ["r1", "g1", "g1-0", "shell-slugify"]
+    spans = pa.struct(
+        [pa.field(name, kind, nullable=False) for name, kind in (("start", number), ("length", number), ("version", pa.int64()))]
+    )
     columns = {
         "run_id": column(text, names[0], names[0]),
         "group_id": column(text, names[1], names[1]),
@@ -55,6 +58,10 @@ def write(path, compression):
         "workspace": column(text, "", ""),
         "started_at": column(pa.timestamp("ns", tz="UTC"), None, 1_700_000_000_123_456_789),
         "duration": column(pa.duration("ns"), 0, 5_000_000),
+        "reasoning": column(text, "", ""),
+        "version_spans": column(pa.list_(spans), [], []),
+        "token_columns": column(text, "", ""),
+        "constrained": column(pa.bool_(), False, False),
     }
     table = pa.table(columns).replace_schema_metadata(
         {

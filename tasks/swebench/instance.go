@@ -154,6 +154,9 @@ func readInstance(fsys fs.FS, dir string) (one Instance, err error) {
 	if err := yamltext.Unmarshal([]byte(settings), &one); err != nil {
 		return one, fmt.Errorf("task.yaml: %w", err)
 	}
+	if err := yamltext.CheckScalars([]byte(settings), &one); err != nil { // a version of 5.0 would be "5"
+		return one, fmt.Errorf("task.yaml: %w", err)
+	}
 	tests, err := readText(fsys, path.Join(dir, "tests.json"))
 	if err != nil {
 		return one, err

@@ -1,6 +1,7 @@
 package swebench
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -234,6 +235,22 @@ func TestRows(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestVersionIsText: a version that YAML reads as a number would be that of other specs.
+func TestVersionIsText(t *testing.T) {
+	dir := t.TempDir()
+	settings := filepath.Join(dir, "tasks", "acme__stock-2", "task.yaml")
+	text, err := os.ReadFile("testdata/folder/tasks/acme__stock-2/task.yaml")
+	if err = errors.Join(err, os.CopyFS(dir, os.DirFS("testdata/folder")), os.Remove(settings)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(settings, bytes.Replace(text, []byte(`version: "1.0"`), []byte("version: 1.0"), 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readAll(dir); err == nil || !strings.Contains(err.Error(), "version: must be a text: put it into quotes") {
+		t.Errorf("read: %v", err)
 	}
 }
 

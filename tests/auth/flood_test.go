@@ -15,14 +15,13 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/services/intake"
 	"github.com/rondo-rl/rondo/services/servicetest"
+	"github.com/rondo-rl/rondo/tests/nightly"
 )
-
-// flood is how many messages an outsider has sent before another one's.
-const flood = 10_000
 
 // TestOneOutsiderFloods: an outsider sends garbage as fast as it can, each message under another name. It is told to wait, costs the log a few
 // dead letters, and a trainer of the same run is answered at once when its message's turn comes: it need not send it again.
 func TestOneOutsiderFloods(t *testing.T) {
+	flood := nightly.Count(2000, 10_000) // messages before another outsider's
 	dir := initKeys(t)
 	s := serve(t, dir, auth.ConfigFile)
 	admin := adminLog(t, s, dir)
@@ -52,7 +51,7 @@ func TestOneOutsiderFloods(t *testing.T) {
 	}
 	env := servicetest.Env(t, own)
 	quotas := intake.DefaultQuotas()
-	quotas.MessagesPerMinute, quotas.DeadLettersPerDay = flood/10, 20
+	quotas.MessagesPerMinute, quotas.DeadLettersPerDay = float64(flood)/10, 20
 	began := time.Now()
 	servicetest.Start(t, func(ctx context.Context) error { return intake.RunWith(ctx, env, quotas) })
 	if a := answered(t, last); a.RetryAfterMS <= 0 {

@@ -103,6 +103,7 @@ func consumed(add func(string, ...string)) {
 		case spec.Shared():
 			add(create+"."+queue.Filter, c.Service)
 			add(create)
+			add("$JS.API.CONSUMER.CREATE."+c.Stream+"."+spec.ForStrangers(nil).Name, c.Service)
 		case f == "":
 			add(create, c.Service)
 		case c.Type.Routed():

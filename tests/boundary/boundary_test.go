@@ -1,6 +1,6 @@
 // Package boundary holds the packages to the direction in which imports may point:
 //
-//	cmd → cli → {bench, replay} → services → {pipeline, demo, gc} → {tasks, evaluation, …} → {sandbox, ledger, …} → events → storage
+//	cmd → cli → {bench, replay} → {services, demo} → {pipeline, gc} → {tasks, evaluation, …} → {sandbox, books, …} → events → storage
 //
 // and to a size that a reader can take in.
 package boundary
@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path"
 	"slices"
@@ -27,14 +28,14 @@ var layers = [][]string{
 	{"cmd"},
 	{"cli"},
 	{"bench", "replay"},
-	{"services"},
-	{"demo", "pipeline", "gc"},
-	{"tasks", "index", "audit", "evaluation", "export"},
-	{"sandbox", "inference", "weights", "advantage", "ledger", "health", "auth"},
+	{"services", "demo"},
+	{"pipeline", "gc"},
+	{"tasks", "index", "agents", "audit", "evaluation", "export"},
+	{"sandbox", "inference", "weights", "advantage", "books", "health", "auth"},
 	{"schemas", "redact"},
 	{"events"},
 	{"storage"},
-	{"retry", "slots"},
+	{"retry", "slots", "examples"},
 }
 
 // peers are the imports within a layer.
@@ -42,7 +43,7 @@ var peers = map[string][]string{}
 
 // exceptions are single packages with a rule of their own. A checker knows the log and the store alone.
 var exceptions = map[string][]string{
-	"audit": {"advantage", "events", "events/eventlog", "events/runfile", "events/topology", "ledger", "storage", "storage/parts"},
+	"audit": {"advantage", "events", "events/eventlog", "events/runfile", "events/topology", "books", "storage", "storage/parts"},
 }
 
 // goPackage is what `go list -json` says of a package.
@@ -75,7 +76,7 @@ func TestImportsPointOneWay(t *testing.T) {
 // helpers are the packages that tests of every layer may import. Only tests and other helpers import them.
 var helpers = []string{
 	"cli/clitest", "events/natstest", "index/segmenttest", "inference/probe/probetest", "inference/tokenstest", "pipeline/decidertest", "sandbox/sandboxtest", "services/servicetest",
-	"storage/storagetest", "tests/collector", "tests/composefile", "tests/plane", "tests/program", "tests/smalldisk",
+	"storage/storagetest", "tests/collector", "tests/composefile", "tests/nightly", "tests/plane", "tests/program", "tests/smalldisk",
 }
 
 // wholes are folders with tests of the whole program.
@@ -83,9 +84,10 @@ var wholes = []string{"tests", "examples", "deploy"}
 
 // testExceptions are single packages whose tests import upward, or another service.
 var testExceptions = map[string][]string{
-	"audit":               {"services/trainerfeeder"}, // it checks the batches that the feeder makes
-	"services/toolrunner": {"services/generator"},     // it answers the next turn's message as the generator reads it
-	"tasks":               {"demo/packs"},             // it loads the pack that a user begins with
+	"audit": {"services/trainerfeeder"}, // it checks the batches that the feeder makes
+	// It answers the next turn's message as the generator reads it, and plays the built-in policy's turns on a pack's task.
+	"services/toolrunner": {"services/generator", "demo/packs", "demo/policy"},
+	"tasks":               {"demo/packs"}, // it loads the pack that a user begins with
 }
 
 func TestTestsImportDown(t *testing.T) {
@@ -131,7 +133,7 @@ func testMay(from, to string) bool {
 // TestTheRuleForTestsRefuses shows that it can be broken, too.
 func TestTheRuleForTestsRefuses(t *testing.T) {
 	for _, pair := range [][2]string{
-		{"services/scorer", "services/generator"}, {"storage", "events"}, {"events", "services/scorer"}, {"ledger", "cli/plane"}, {"gc", "cli/gc"}, {"pipeline", "tests/e2e"},
+		{"services/scorer", "services/generator"}, {"storage", "events"}, {"events", "services/scorer"}, {"books", "cli/plane"}, {"gc", "cli/gc"}, {"pipeline", "tests/e2e"},
 	} {
 		if testMay(pair[0], pair[1]) {
 			t.Errorf("a test of %s may import %s", pair[0], pair[1])
@@ -144,11 +146,55 @@ func TestTheRuleForTestsRefuses(t *testing.T) {
 	}
 }
 
+// TestProductHasNoBenchmarks keeps benchmarks and simulators out of the programs that users install, and rondo-bench out of releases and images. What rondo-bench
+// imports shows that they are found.
+func TestProductHasNoBenchmarks(t *testing.T) {
+	imports := map[string][]string{}
+	for _, p := range packages(t) {
+		imports[strings.TrimPrefix(p.ImportPath, module)] = p.Imports
+	}
+	for program, want := range map[string]bool{"cmd/rondo": false, "cmd/rondo-sandbox-init": false, "cmd/rondo-bench": true} {
+		seen := map[string]bool{}
+		var follow func(from string)
+		follow = func(from string) {
+			if seen[from] {
+				return
+			}
+			seen[from] = true
+			for _, imported := range imports[from] {
+				if to, ours := strings.CutPrefix(imported, module); ours {
+					follow(to)
+				}
+			}
+		}
+		follow(program)
+		var benchmarks []string
+		for path := range seen {
+			if top(path) == "bench" || path == "cli/bench" {
+				benchmarks = append(benchmarks, path)
+			}
+		}
+		if slices.Sort(benchmarks); len(benchmarks) > 0 != want || len(imports[program]) == 0 {
+			t.Errorf("%s imports %d packages directly, and of benchmarks %q", program, len(imports[program]), benchmarks)
+		}
+	}
+	for _, made := range []string{"../../Dockerfile", "../../.goreleaser.yaml"} {
+		text, err := os.ReadFile(made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(text, []byte("./cmd/rondo-sandbox-init")) || bytes.Contains(text, []byte("rondo-bench")) || bytes.Contains(text, []byte("./cmd/...")) {
+			t.Errorf("%s builds rondo-bench, or not by name", made)
+		}
+	}
+}
+
 // TestTheRuleRefuses shows that the rule above is one that can be broken.
 func TestTheRuleRefuses(t *testing.T) {
 	for _, pair := range [][2]string{
 		{"services/scorer", "services/generator"},
 		{"services/scorer", "cmd/rondo"},
+		{"services/dashboard", "demo/policy"},
 		{"sandbox", "services/scorer"},
 		{"storage", "events"},
 		{"pipeline", "demo/policy"},

@@ -12,9 +12,6 @@ import (
 // TestLeaderIsBehind: the disk under the leader of the run's stream is slow, so other servers hand out events that the leader has not stored yet. No
 // rollout stands still for that.
 func TestLeaderIsBehind(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
 	t.Parallel()
 	c := onDisks(t)
 	log := c.Log()

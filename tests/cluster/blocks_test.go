@@ -9,14 +9,12 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/tests/nightly"
 )
 
 // TestKilledServersKeepTheirMessages kills servers that sync each write while files of messages fill up. A run's stream, made as Rondo makes it, has
 // every message on each of them: compressed, as on a single server, one of them would not take writes any more (docs/upstream).
 func TestKilledServersKeepTheirMessages(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
 	t.Parallel()
 	c := natstest.StartMembers(t, servers, true)
 	log := c.Log()
@@ -24,7 +22,7 @@ func TestKilledServersKeepTheirMessages(t *testing.T) {
 	natstest.Eventually(t, "the run has its stream", func() bool { return log.EnsureRun(t.Context(), run) == nil })
 	js, stream := log.JetStream(), events.RunStream(run)
 	text := bytes.Repeat([]byte("some words that compress well, "), 1000)
-	for round := range max(4, sizeOf(t).rounds) {
+	for round := range nightly.Count(2, 20) {
 		ctx, stop := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
 		go func() { // some files of 8 MB, until the server is back

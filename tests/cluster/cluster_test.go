@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +17,9 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/retry"
 	"github.com/rondo-rl/rondo/tests/mill"
+	"github.com/rondo-rl/rondo/tests/nightly"
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
@@ -29,8 +30,7 @@ func TestMain(m *testing.M) {
 
 const servers = 3
 
-// size is how long a test goes on: RONDO_CLUSTER_ROUNDS=20 disturbs the cluster as often, which takes some ten minutes. RONDO_CLUSTER_ROLLOUTS=2000 makes the run as
-// long, and disturbs the cluster every 20 s until it ends.
+// size is how long a test goes on. RONDO_CLUSTER_ROLLOUTS=2000 makes the run as long, and disturbs the cluster every 20 s until it ends.
 type size struct {
 	rounds int
 	steps  int64
@@ -38,20 +38,14 @@ type size struct {
 }
 
 func sizeOf(t *testing.T) size {
-	number := func(name string) int {
-		text := os.Getenv(name)
-		if text == "" {
-			return 0
-		}
+	t.Helper()
+	s := size{rounds: nightly.Count(2, 20)}
+	s.steps = int64(4 * s.rounds)
+	if text := os.Getenv("RONDO_CLUSTER_ROLLOUTS"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			t.Fatalf("%s=%q: give a number", name, text)
+			t.Fatalf("RONDO_CLUSTER_ROLLOUTS=%q: give a number", text)
 		}
-		return n
-	}
-	s := size{rounds: cmp.Or(number("RONDO_CLUSTER_ROUNDS"), 3)}
-	s.steps = int64(4 * s.rounds)
-	if n := number("RONDO_CLUSTER_ROLLOUTS"); n > 0 {
 		s = size{steps: int64(max(1, n/mill.RolloutsPerStep)), every: 20 * time.Second}
 	}
 	return s
@@ -97,9 +91,6 @@ func stepsOf(t *testing.T, log *eventlog.Log, run string) (n int64) {
 // disturbed lets a run go on while its cluster is disturbed again and again, always after a step of the run, and judges it.
 func disturbed(t *testing.T, disturb func(c *natstest.Members, log *eventlog.Log, run string, round int)) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
 	t.Parallel() // servers that elect a leader, and services that wait for it, need no processor
 	disturbedOn(t, natstest.StartMembers(t, servers, true), disturb)
 }
@@ -125,7 +116,7 @@ func disturbedOn(t *testing.T, c *natstest.Members, disturb func(c *natstest.Mem
 			return nil
 		})
 		disturb(c, log, run, round)
-		time.Sleep(time.Until(began.Add(time.Duration(round+1) * size.every)))
+		retry.Sleep(t.Context(), time.Until(began.Add(time.Duration(round+1)*size.every)))
 	}
 	t.Logf("disturbed %d times", round)
 	c.Whole(log)
@@ -171,6 +162,7 @@ func TestLeaderKilled(t *testing.T) {
 
 // TestRollingRestart: one server after the other is stopped, as in an upgrade, and started.
 func TestRollingRestart(t *testing.T) {
+	nightly.Only(t)
 	disturbed(t, func(c *natstest.Members, log *eventlog.Log, _ string, round int) {
 		i := round % servers
 		c.Stop(i)

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -27,6 +26,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/tests/nightly"
 	"github.com/rondo-rl/rondo/tests/power/forgetful"
 	"github.com/rondo-rl/rondo/tests/program"
 )
@@ -227,23 +227,10 @@ func (d *load) consume(ctx context.Context, stream string) {
 	}
 }
 
-// cuts is how often the power is cut: RONDO_POWER_CUTS=20 takes some ten minutes.
-func cuts(t *testing.T) int {
-	text := cmp.Or(os.Getenv("RONDO_POWER_CUTS"), "2")
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("RONDO_POWER_CUTS=%q: give a number of cuts", text)
-	}
-	return n
-}
-
 // TestPowerOfReplicasIsCut: three servers, two or one of them lose their power in the same moment while messages are written, consumed and
 // acknowledged, and streams are made. Each message that was acknowledged is there, at its sequence and once, on each replica. Nothing that was not
 // handled counts as consumed.
 func TestPowerOfReplicasIsCut(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
 	t.Parallel() // servers that elect a leader need no processor
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -251,7 +238,7 @@ func TestPowerOfReplicasIsCut(t *testing.T) {
 	m := onDisks(t)
 	log, l := m.Log(), &ledger{handled: map[string]bool{}}
 	natstest.Eventually(t, "the run has its stream", func() bool { return log.EnsureRun(t.Context(), powerRun) == nil })
-	n := cuts(t)
+	n := nightly.Count(1, 20)
 	for life := range n {
 		m.live(log, l, life, chance)
 		var err error
@@ -269,9 +256,7 @@ func TestPowerOfReplicasIsCut(t *testing.T) {
 // TestRunOutlivesPowerCuts: all servers of a cluster that syncs each write lose their power in the same moment, again and again, and a run goes on
 // behind each cut to its end. The services are on other machines, and know what they have read.
 func TestRunOutlivesPowerCuts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	nightly.Only(t)
 	t.Parallel()
 	m := onDisks(t)
 	disturbedOn(t, m.Members, func(c *natstest.Members, log *eventlog.Log, _ string, _ int) {
@@ -303,7 +288,7 @@ func (m *machines) live(log *eventlog.Log, l *ledger, life int, chance *rand.Ran
 		before := count()
 		natstest.Eventually(m.t, "messages are acknowledged", func() bool { return count() > before+by })
 	}
-	grows(100 + chance.IntN(2000))
+	grows(100 + chance.IntN(nightly.Count(300, 2000)))
 	keeps := chance
 	if life%2 == 0 {
 		keeps = nil // these disks keep nothing that was not synced

@@ -63,9 +63,6 @@ var fixed = []string{events.CatalogueStream, events.IntakeStream, events.DeadStr
 // TestProgramOnThreeServers: the services, as processes of the program with --replicas 3 at the intake alone, train the built-in policy while each server is killed once, the
 // leader of the run's stream first. The run goes on while a server is away.
 func TestProgramOnThreeServers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
 	program.NeedSandbox(t)
 	t.Parallel()
 	c, store := natstest.StartMembers(t, servers, true), t.TempDir()
@@ -107,9 +104,6 @@ func TestProgramOnThreeServers(t *testing.T) {
 
 // TestRunsMoveToCluster: as the guide says, a run of one server is archived and restored on a cluster whose streams the intake has made, and has three replicas there.
 func TestRunsMoveToCluster(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
 	program.NeedSandbox(t)
 	t.Parallel()
 	home := t.TempDir()

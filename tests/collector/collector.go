@@ -1,23 +1,18 @@
-// Package collector is an OpenTelemetry collector for tests, which decodes what it is sent over HTTP and gRPC.
+// Package collector is an OpenTelemetry collector for tests, which decodes what it is sent over HTTP.
 package collector
 
 import (
 	"compress/gzip"
-	"context"
 	"encoding/hex"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
 
-	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	commonv1 "go.opentelemetry.io/proto/otlp/common/v1"
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
-	"google.golang.org/grpc"
-	_ "google.golang.org/grpc/encoding/gzip" // senders may compress
 	"google.golang.org/protobuf/proto"
 )
 
@@ -34,9 +29,7 @@ type Span struct {
 
 // Collector keeps what it was sent.
 type Collector struct {
-	collectortrace.UnimplementedTraceServiceServer
-	// HTTP and GRPC are base URLs.
-	HTTP, GRPC string
+	HTTP string // its base URL
 
 	mu    sync.Mutex
 	spans []Span
@@ -49,15 +42,6 @@ func Start(t testing.TB) *Collector {
 	web := httptest.NewServer(c)
 	t.Cleanup(web.Close)
 	c.HTTP = web.URL
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	collectortrace.RegisterTraceServiceServer(server, c)
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(server.Stop)
-	c.GRPC = "http://" + listener.Addr().String()
 	return c
 }
 
@@ -73,7 +57,7 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body = plain
 	}
 	data, err := io.ReadAll(body)
-	request := &collectortrace.ExportTraceServiceRequest{}
+	request := &tracev1.TracesData{} // in bytes the same as an ExportTraceServiceRequest
 	if err == nil {
 		err = proto.Unmarshal(data, request)
 	}
@@ -82,18 +66,10 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.take(request)
-	answer, _ := proto.Marshal(&collectortrace.ExportTraceServiceResponse{})
 	w.Header().Set("Content-Type", "application/x-protobuf")
-	_, _ = w.Write(answer)
 }
 
-// Export takes a request of OTLP over gRPC.
-func (c *Collector) Export(_ context.Context, request *collectortrace.ExportTraceServiceRequest) (*collectortrace.ExportTraceServiceResponse, error) {
-	c.take(request)
-	return &collectortrace.ExportTraceServiceResponse{}, nil
-}
-
-func (c *Collector) take(request *collectortrace.ExportTraceServiceRequest) {
+func (c *Collector) take(request *tracev1.TracesData) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, resource := range request.ResourceSpans {

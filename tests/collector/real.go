@@ -3,29 +3,26 @@ package collector
 import (
 	"fmt"
 	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/storage/storagetest"
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
 // Real starts the OpenTelemetry project's own collector, which passes on to c what it is sent at the addresses that Real gives. Without the modules that it is built
 // from the test is skipped, or fails with RONDO_REQUIRE_ALL=1.
-func (c *Collector) Real(t *testing.T) (http, grpc string) {
+func (c *Collector) Real(t *testing.T) (url string) {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "otelcol")
-	_, file, _, _ := runtime.Caller(0)
-	build := exec.Command("go", "build", "-C", filepath.Join(filepath.Dir(file), "..", "..", "tools", "otelcol"), "-o", binary, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		program.Missing(t, "build tools/otelcol: %v\n%s", err, out)
+	binary, err := storagetest.Tool("otelcol")
+	if err != nil {
+		program.Missing(t, "%v", err)
 	}
-	ports := natstest.FreePorts(t, 2)
-	config := fmt.Sprintf(`yaml:{receivers: {otlp: {protocols: {http: {endpoint: "127.0.0.1:%d"}, grpc: {endpoint: "127.0.0.1:%d"}}}},
+	port := natstest.FreePorts(t, 1)[0]
+	config := fmt.Sprintf(`yaml:{receivers: {otlp: {protocols: {http: {endpoint: "127.0.0.1:%d"}}}},
 exporters: {otlp_http: {endpoint: %q}},
-service: {pipelines: {traces: {receivers: [otlp], exporters: [otlp_http]}}}}`, ports[0], ports[1], c.HTTP)
+service: {pipelines: {traces: {receivers: [otlp], exporters: [otlp_http]}}}}`, port, c.HTTP)
 	server := program.Start(t, exec.Command(binary, "--config", config))
 	program.Eventually(t, func() error {
 		select {
@@ -38,5 +35,5 @@ service: {pipelines: {traces: {receivers: [otlp], exporters: [otlp_http]}}}}`, p
 		}
 		return nil
 	})
-	return fmt.Sprintf("http://127.0.0.1:%d", ports[0]), fmt.Sprintf("http://127.0.0.1:%d", ports[1])
+	return fmt.Sprintf("http://127.0.0.1:%d", port)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/rondo-rl/rondo/demo/policy"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
@@ -129,7 +130,7 @@ func newSite(t *testing.T) *site {
 	servicetest.OpenRun(t, r.log, "live", cfg)
 	env := servicetest.Env(t, r.log)
 	servicetest.Start(t, func(ctx context.Context) error { return intake.Run(ctx, env) })
-	d, err := dashboard.New(t.Context(), env, dashboard.Access{Token: token})
+	d, err := dashboard.New(t.Context(), env, dashboard.Access{Token: token}, policy.TokenText)
 	if err != nil {
 		t.Fatal(err)
 	}

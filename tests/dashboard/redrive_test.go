@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rondo-rl/rondo/demo/policy"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
@@ -22,7 +23,7 @@ func TestRedrive(t *testing.T) {
 	log := natstest.Log(t)
 	env := servicetest.Env(t, log)
 	servicetest.Start(t, func(ctx context.Context) error { return intake.Run(ctx, env) })
-	d, err := dashboard.New(t.Context(), env, dashboard.Access{Token: token, Open: true})
+	d, err := dashboard.New(t.Context(), env, dashboard.Access{Token: token, Open: true}, policy.TokenText)
 	if err != nil {
 		t.Fatal(err)
 	}

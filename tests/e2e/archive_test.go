@@ -14,12 +14,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rondo-rl/rondo/tests/nightly"
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
 // TestArchiveOfKilledRun: a run that was recorded while its plane was killed is restored into an empty server, where every
 // decision comes out again; and one changed byte of its archive is found and named.
 func TestArchiveOfKilledRun(t *testing.T) {
+	nightly.Only(t)
 	program.NeedSandbox(t)
 	dir, elsewhere, pack := t.TempDir(), t.TempDir(), smallPack(t)
 	up := serving(t, dir)

@@ -17,7 +17,7 @@ func TestBenchFeed(t *testing.T) {
 			Feeder float64 `json:"feeder_rss_mib"`
 		} `json:"memory"`
 	}
-	mustRun(t, &r, "bench", "feed", "--lengths", "1024", "--tokens", "65536", "--backlogs", "100,2000", "--quiet", "--json")
+	mustBench(t, &r, "feed", "--lengths", "1024", "--tokens", "65536", "--backlogs", "100,2000", "--quiet", "--json")
 	for name, figure := range map[string]float64{"push": r.Push, "pull": r.Pull, "push's ratio": r.OfPush, "pull's ratio": r.OfPull, "raw append": r.Append, "bytes": r.Bytes, "memory": r.RSS100} {
 		t.Run(name, func(t *testing.T) {
 			if figure <= 0 {

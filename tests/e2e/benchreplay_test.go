@@ -11,7 +11,7 @@ func TestBenchReplay(t *testing.T) {
 		Verify  float64 `json:"verify_rollouts_s"`
 		Peak    float64 `json:"peak_mib"`
 	}
-	mustRun(t, &r, "bench", "replay", "--rollouts", "64", "--pairs", "1", "--quiet", "--json")
+	mustBench(t, &r, "replay", "--rollouts", "64", "--pairs", "1", "--quiet", "--json")
 	if r.Events < 64*16 {
 		t.Errorf("%d events of 64 rollouts", r.Events)
 	}

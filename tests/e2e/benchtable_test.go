@@ -12,7 +12,7 @@ func TestBenchTable(t *testing.T) {
 		}
 		Missing map[string]string
 	}
-	mustRun(t, &r, "bench", "table", "--quick", "--only", "stage,weights,utilisation", "--quiet", "--json")
+	mustBench(t, &r, "table", "--quick", "--only", "stage,weights,utilisation", "--quiet", "--json")
 	if len(r.Missing) > 0 {
 		t.Errorf("not measured: %v", r.Missing)
 	}

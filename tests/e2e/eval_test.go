@@ -16,6 +16,7 @@ import (
 
 	"github.com/rondo-rl/rondo/evaluation"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/tests/nightly"
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
@@ -169,10 +170,9 @@ func TestEvalKilled(t *testing.T) {
 	if code := interrupted.Cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(interrupted.String(), "goes on when the same command") {
 		t.Errorf("interrupted, it exits with %d: %s", code, interrupted)
 	}
-	for range 3 {
+	for range nightly.Count(1, 3) {
 		p := start(t, args(dir)...)
-		time.Sleep(700 * time.Millisecond) // a chance, not a condition
-		p.Kill()
+		p.KillWithin(1400 * time.Millisecond)
 	}
 	mustRun(t, &hurt, args(dir)...)
 	sound(t, "measured", 12, "--dir", dir)

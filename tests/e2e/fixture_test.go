@@ -47,6 +47,8 @@ min_verifier: in-process-without-canaries
 feeds:
   - name: trainer
     groups_per_batch: 2
+staleness: {max: 1}
+in_flight: 0
 limits:
   turns: 6
   tokens: 100000

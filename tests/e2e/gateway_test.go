@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,6 +17,8 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/retry"
+	"github.com/rondo-rl/rondo/tests/nightly"
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
@@ -51,7 +52,7 @@ func (h harness) post(ctx context.Context, path string, body any, into any, code
 		if ctx.Err() == nil {
 			last = fmt.Sprintf("%d %s %v", code, answer, err)
 		}
-		time.Sleep(50 * time.Millisecond)
+		retry.Sleep(ctx, 50*time.Millisecond)
 	}
 	h.t.Errorf("POST %s was not answered: %v; the last answer was %s", path, ctx.Err(), last)
 }
@@ -113,9 +114,6 @@ func (h harness) work(ctx context.Context, group string, member int) (told []str
 // rollout, and the books close.
 func TestKilledGatewayLosesNoAnswer(t *testing.T) {
 	program.NeedSandbox(t)
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
 	dir, address := t.TempDir(), fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
 	args := []string{"up", "--dir", dir, "--gateway-listen", address}
 	file := filepath.Join(t.TempDir(), "run.yaml")
@@ -129,7 +127,7 @@ func TestKilledGatewayLosesNoAnswer(t *testing.T) {
 	keyFile := filepath.Join(dir, "gateway.key") // it outlives the plane's restarts
 	program.Eventually(t, func() error { _, err := os.Stat(keyFile); return err })
 	h := harness{t, "http://" + address, readKey(t, keyFile), new(atomic.Int64)}
-	const groups, kills = 12, 8
+	groups, kills := nightly.Count(4, 12), nightly.Count(2, 8)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	told := map[string][]string{}
@@ -152,9 +150,8 @@ func TestKilledGatewayLosesNoAnswer(t *testing.T) {
 		case <-done:
 			working = false
 		case <-time.After(5 * time.Millisecond):
-			if killed < kills && h.answered.Load() > int64(killed+1)*groups*3*4/(kills+2) { // the work, not the time, says when
-				time.Sleep(rand.N(50 * time.Millisecond))
-				up.Kill()
+			if killed < kills && h.answered.Load() > int64((killed+1)*groups*3*4/(kills+2)) { // the work, not the time, says when
+				up.KillWithin(50 * time.Millisecond)
 				killed++
 				up = start(t, args...)
 			}

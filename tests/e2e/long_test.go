@@ -20,6 +20,7 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/tests/nightly"
 	"github.com/rondo-rl/rondo/tests/plane"
 	"github.com/rondo-rl/rondo/tests/program"
 )
@@ -153,7 +154,7 @@ func (s *scribe) answer(messages []inference.Message) (said inference.Message, e
 // command was run on what the one before left, and a batch has the tokens that were sampled, behind the prompts for which they were. RONDO_LONG_KILLS=1 makes 20 rollouts of 300 turns and 50 kills of it.
 func TestLongRolloutsWithKills(t *testing.T) {
 	program.NeedSandbox(t)
-	rollouts, commands, limit, kills := 4, 14, 100, 4
+	rollouts, commands, limit, kills := nightly.Count(2, 4), 14, 100, nightly.Count(2, 4)
 	if os.Getenv("RONDO_LONG_KILLS") == "1" {
 		rollouts, commands, limit, kills = 20, 295, 1000, 50
 	}

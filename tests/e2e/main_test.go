@@ -25,7 +25,18 @@ func start(t *testing.T, args ...string) *program.Process {
 
 // run runs a command to its end and decodes the last line that it prints.
 func run(ctx context.Context, into any, args ...string) error {
-	cmd := exec.CommandContext(ctx, rondo, args...)
+	return decode(exec.CommandContext(ctx, rondo, args...), into)
+}
+
+// mustBench runs a benchmark as run does a command.
+func mustBench(t *testing.T, into any, args ...string) {
+	t.Helper()
+	if err := decode(exec.CommandContext(t.Context(), program.Bench(rondo), args...), into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func decode(cmd *exec.Cmd, into any) error {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -36,7 +47,7 @@ func run(ctx context.Context, into any, args ...string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("rondo %s: %w\n%s", strings.Join(args, " "), err, stderr.String())
+		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, stderr.String())
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/advantage"
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/ledger"
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
@@ -24,7 +24,7 @@ func TestReplayAs(t *testing.T) {
 		mustRun(t, into, append(args, "--dir", dir, "--json")...)
 	}
 	rondoIn(t, nil, "demo", "--tasks", smallPack(t), "--steps", "3", "--groups-per-batch", "2", "--group-size", "4", "--seed", "8", "--quiet")
-	var d ledger.Diff
+	var d books.Diff
 
 	t.Run("the same configuration computes the same", func(t *testing.T) {
 		rondoIn(t, nil, "replay", "demo-8", "--as", "same", "--quiet")
@@ -41,16 +41,15 @@ func TestReplayAs(t *testing.T) {
 		}
 	})
 	t.Run("a replay that was killed goes on", func(t *testing.T) {
-		for i := range 3 {
+		for range 3 {
 			p := start(t, "replay", "demo-8", "--as", "killed", "--set", "feeds.0.groups_per_batch=1", "--quiet", "--dir", dir)
-			time.Sleep(time.Duration(50+100*i) * time.Millisecond) // a chance, not a condition
-			p.Kill()
+			p.KillWithin(400 * time.Millisecond)
 		}
 		rondoIn(t, nil, "replay", "demo-8", "--as", "killed", "--set", "feeds.0.groups_per_batch=1", "--quiet")
 		rondoIn(t, nil, "replay", "demo-8", "--as", "unhurt", "--set", "feeds.0.groups_per_batch=1", "--quiet")
 		verifyReplay(t, "killed", dir)
 		rondoIn(t, &d, "diff", "killed", "unhurt")
-		if len(d.Groups) > 0 || d.OnlyA+d.OnlyB > 0 || slices.ContainsFunc(d.Batches, func(b ledger.BatchDiff) bool { return b.A == nil || b.B == nil || b.Common != b.A.Rollouts }) {
+		if len(d.Groups) > 0 || d.OnlyA+d.OnlyB > 0 || slices.ContainsFunc(d.Batches, func(b books.BatchDiff) bool { return b.A == nil || b.B == nil || b.Common != b.A.Rollouts }) {
 			t.Errorf("%+v", d)
 		}
 	})

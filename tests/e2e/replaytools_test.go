@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/topology"
-	"github.com/rondo-rl/rondo/ledger"
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
@@ -121,7 +121,7 @@ func TestReplayScores(t *testing.T) {
 	follows("lenient", func(string, float64) float64 { return 1 })
 	replay("verified", "--rerun-verifiers")
 	follows("verified", asBefore)
-	var d ledger.Diff
+	var d books.Diff
 	mustRun(t, &d, "diff", "demo-9", "verified", "--dir", dir, "--json")
 	if d.Changed != 0 || d.Both == 0 || d.TrainedOnlyA+d.TrainedOnlyB != 0 {
 		t.Errorf("%+v", d)
@@ -135,10 +135,9 @@ func TestReplayScores(t *testing.T) {
 		}
 		return reward
 	}
-	for i := range 3 { // each goes on where the last one was killed
+	for range 3 { // each goes on where the last one was killed
 		p := start(t, "replay", "demo-9", "--as", "mended", "--from", "scores", "--tasks", pack, "--slots", "1", "--quiet", "--dir", dir)
-		time.Sleep(time.Duration(100+100*i) * time.Millisecond) // a chance, not a condition
-		p.Kill()
+		p.KillWithin(500 * time.Millisecond)
 	}
 	replay("mended", "--tasks", pack, "--slots", "1")
 	follows("mended", mended)

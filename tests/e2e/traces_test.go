@@ -16,30 +16,27 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// TestOneTraceOfARollout runs each service as a process of its own. A real collector gets a complete trace of a rollout, over HTTP from some processes and over gRPC from
-// others. It has the model's turns, the tools, the verifier, the advantage and the batch, each below the span that it belongs to. It has no text of a transcript. The
+// TestOneTraceOfARollout runs each service as a process of its own. A real collector gets a complete trace of a rollout, from processes of which some
+// compress. It has the model's turns, the tools, the verifier, the advantage and the batch, each below the span that it belongs to. It has no text of a transcript. The
 // processes end although the collector of one of them is away.
 func TestOneTraceOfARollout(t *testing.T) {
 	program.NeedSandbox(t)
 	c := collector.Start(t)
 	log, url, objects := outside(t)
 	policy := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
-	web, remote := c.Real(t)
-	serve := func(endpoint string, args ...string) *program.Process {
+	web := c.Real(t)
+	serve := func(endpoint, compression string, args ...string) *program.Process {
 		cmd := exec.Command(rondo, append([]string{"service", "--nats", url, "--store", objects, "--dir", t.TempDir(), "--builtin-endpoint", "http://" + policy + "/v1",
 			"--log-format", "json", "--otlp-endpoint", endpoint}, args...)...)
-		cmd.Env = append(os.Environ(), "OTEL_BSP_SCHEDULE_DELAY=100")
-		if endpoint == remote {
-			cmd.Env = append(cmd.Env, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc")
-		}
+		cmd.Env = append(os.Environ(), "OTEL_BSP_SCHEDULE_DELAY=100", "OTEL_EXPORTER_OTLP_COMPRESSION="+compression)
 		return program.Start(t, cmd)
 	}
 	parts := []string{"generator", "toolrunner", "scorer", "advantagecalculator", "trainerfeeder"}
 	var processes []*program.Process
 	for i, part := range parts {
-		processes = append(processes, serve([]string{web, remote}[i%2], part))
+		processes = append(processes, serve(web, []string{"", "gzip"}[i%2], part))
 	}
-	processes = append(processes, serve(web, "intake", "querysampler", "weightpublisher"), serve("http://127.0.0.1:1", "policy", "trainer", "deadletters", "--policy-listen", policy))
+	processes = append(processes, serve(web, "", "intake", "querysampler", "weightpublisher"), serve("http://127.0.0.1:1", "", "policy", "trainer", "deadletters", "--policy-listen", policy))
 	mustRun(t, nil, "run", "open", "first", "--nats", url, "--store", objects, "--tasks", smallPack(t), "--file", smallRun(t, 1))
 
 	var batch events.BatchReady

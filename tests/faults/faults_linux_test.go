@@ -24,6 +24,7 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 	"github.com/rondo-rl/rondo/storage/dir"
 	"github.com/rondo-rl/rondo/tests/mill"
+	"github.com/rondo-rl/rondo/tests/nightly"
 	"github.com/rondo-rl/rondo/tests/power/forgetful"
 	"github.com/rondo-rl/rondo/tests/program"
 	"github.com/rondo-rl/rondo/tests/smalldisk"
@@ -56,9 +57,7 @@ const steps = 3
 
 // TestFaults runs one plane for each seed. Each kind of fault is the first one of some seed; others join it by chance.
 func TestFaults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
+	nightly.Only(t)
 	for _, seed := range seeds(t, len(kinds)) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel() // they wait most of the time

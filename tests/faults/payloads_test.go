@@ -85,6 +85,8 @@ func (p payloads) fits(s *schema) any {
 			least += float64(p.chance.IntN(4))
 		}
 		return least
+	case "null":
+		return nil
 	}
 	return "anything"
 }

@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// seeds are those that a test tries: as many as CI has time for, but RONDO_FAULTS_SEED=17 is that one alone, and RONDO_FAULTS_SEEDS=200 the first 200.
-func seeds(t *testing.T, ci int) []uint64 {
+// seeds are those that a test tries: a number of its own, but RONDO_FAULTS_SEED=17 is that one alone, and RONDO_FAULTS_SEEDS=200 the first 200.
+func seeds(t *testing.T, otherwise int) []uint64 {
 	number := func(name string, otherwise uint64) uint64 {
 		text := os.Getenv(name)
 		if text == "" {
@@ -50,7 +50,7 @@ func seeds(t *testing.T, ci int) []uint64 {
 		return []uint64{one}
 	}
 	var all []uint64
-	for i := range number("RONDO_FAULTS_SEEDS", uint64(ci)) {
+	for i := range number("RONDO_FAULTS_SEEDS", uint64(otherwise)) {
 		all = append(all, i)
 	}
 	return all

@@ -22,6 +22,7 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/tests/mill"
+	"github.com/rondo-rl/rondo/tests/nightly"
 )
 
 const variantSteps = 4
@@ -51,10 +52,7 @@ var shapes = []struct {
 //
 // Left out are the times of decisions, and deadlines, which follow from them.
 func TestVariants(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
-	seeds := seeds(t, 5*len(shapes))
+	seeds := seeds(t, nightly.Count(1, 5)*len(shapes))
 	for i, shape := range shapes {
 		t.Run(shape.name, func(t *testing.T) {
 			t.Parallel()

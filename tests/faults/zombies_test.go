@@ -17,6 +17,7 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/tests/mill"
+	"github.com/rondo-rl/rondo/tests/nightly"
 )
 
 // moment is where in the middle of an input a process stops: when it sends a request, when a handler has looked at the log, or when an object is
@@ -31,7 +32,6 @@ var moments = []moment{
 }
 
 const (
-	zombiesInCI = 6 // the first of the moments
 	zombieRest  = time.Hour
 	zombieSteps = 4
 )
@@ -40,10 +40,7 @@ const (
 // and another process has done its work. What it has sent since it stopped (appends, acknowledgements, heartbeats, pulls and submissions) was held on
 // the way and arrives then, too. It comes back into the middle of a run, or behind the run's end.
 func TestZombies(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
-	for _, seed := range seeds(t, zombiesInCI) {
+	for _, seed := range seeds(t, nightly.Count(2, 6)) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 			natstest.Virtual(t, func(t *testing.T) { zombie(t, seed) })

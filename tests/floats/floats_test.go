@@ -28,7 +28,7 @@ func fusible(op token.Token) bool { return op == token.ADD || op == token.SUB }
 
 // packages are those whose floats reach facts, batches and trajectories.
 var packages = []string{
-	"advantage/...", "events", "events/eventlog", "events/runfile", "ledger", "pipeline", "storage", "weights",
+	"advantage/...", "events", "events/eventlog", "events/runfile", "books", "pipeline", "storage", "weights",
 	"services/advantagecalculator", "services/gateway/...", "services/generator", "services/intake", "services/querysampler",
 	"services/scorer", "services/toolrunner", "services/trainerfeeder", "services/weightpublisher",
 }

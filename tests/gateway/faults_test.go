@@ -26,19 +26,20 @@ func TestFaultsOfTheServer(t *testing.T) {
 		status int
 		want   []string // parts of the answer
 	}{
-		"asks to wait":       {said{status: 429, raw: "later", header: map[string]string{"Retry-After": "7"}}, 429, []string{"rate_limit_exceeded", "later"}},
-		"throttles":          {said{status: 429, raw: "later"}, 429, []string{"rate_limit_exceeded"}},
-		"is broken":          {said{status: 500, raw: "oops"}, 502, []string{"endpoint", "500", "oops"}},
-		"is starting":        {said{status: 503, raw: "soon"}, 502, []string{"503"}},
-		"takes it for wrong": {said{status: 400, raw: "maximum context length is 8"}, 400, []string{"maximum context length is 8"}},
-		"tells our key":      {said{status: 401, raw: "wrong key " + secret}, 502, []string{"[redacted]"}},
-		"says nonsense":      {said{raw: "<html>"}, 502, []string{"bad_response"}},
-		"says nothing":       {said{raw: `{"choices":[]}`}, 502, []string{"0 choices"}},
-		"says two things":    {said{raw: `{"choices":[{},{}]}`}, 502, []string{"2 choices"}},
-		"gives up":           {said{raw: `{"choices":[{"finish_reason":"abort"}]}`}, 502, []string{"aborted"}},
-		"breaks off":         {said{content: strings.Repeat("x", 100000), cut: true}, 502, []string{"endpoint"}},
-		"calls without end":  {said{calls: calls}, 502, []string{"65 tool calls"}},
-		"is ahead":           {said{raw: `{"weight_version":9,"choices":[{"finish_reason":"stop","message":{"content":"a"}}]}`}, 409, []string{"policy_version 9"}},
+		"asks to wait": {said{status: 429, raw: "later", header: map[string]string{"Retry-After": "7"}}, 429, []string{"rate_limit_exceeded", "later"}},
+		"throttles":    {said{status: 429, raw: "later"}, 429, []string{"rate_limit_exceeded"}},
+		"is broken":    {said{status: 500, raw: "oops"}, 502, []string{"endpoint", "500", "oops"}},
+		"is starting":  {said{status: 503, raw: "soon"}, 502, []string{"503"}},
+		"takes it for wrong": {said{status: 400, raw: "maximum context length is 8 tokens. However, you requested 80 tokens (80 in the messages, 30 in the completion)"}, 400,
+			[]string{"context_length_exceeded", "maximum context length is 8"}},
+		"tells our key":     {said{status: 401, raw: "wrong key " + secret}, 502, []string{"[redacted"}},
+		"says nonsense":     {said{raw: "<html>"}, 502, []string{"bad_response"}},
+		"says nothing":      {said{raw: `{"choices":[]}`}, 502, []string{"0 choices"}},
+		"says two things":   {said{raw: `{"choices":[{},{}]}`}, 502, []string{"2 choices"}},
+		"gives up":          {said{raw: `{"choices":[{"finish_reason":"abort"}]}`}, 502, []string{"aborted"}},
+		"breaks off":        {said{content: strings.Repeat("x", 100000), cut: true}, 502, []string{"endpoint"}},
+		"calls without end": {said{calls: calls}, 502, []string{"65 tool calls"}},
+		"is ahead":          {said{raw: `{"weight_version":9,"choices":[{"finish_reason":"stop","message":{"content":"a"}}]}`}, 409, []string{"policy_version 9"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBackend(t, func(n int, _ ask) said {
@@ -95,7 +96,7 @@ func TestSlowServer(t *testing.T) {
 
 	hasty := newPlane(t, b.url, func(c *runfile.RunConfig) { c.Limits.Timeout = runfile.Duration(8 * time.Second) })
 	m = hasty.start(nil)
-	hasty.post(m.chat(), map[string]any{"messages": []message{user("a")}}, http.StatusGatewayTimeout, nil)
+	hasty.post(m.chat(), map[string]any{"messages": []message{user("a")}}, http.StatusConflict, nil)
 	servicetest.Wait(t, hasty.log, "r", events.RolloutFailedType, m.Rollout, 1)
 	got := hasty.post(m.chat(), map[string]any{"messages": []message{user("a")}}, http.StatusConflict, nil)
 	if !strings.Contains(string(got.body), "deadline") {

@@ -28,9 +28,6 @@ func TestSamplingParameters(t *testing.T) {
 		"left to the harness": {func(s *runfile.Sampling) { s.TopP, s.TopK = nil, nil }, func(s *runfile.Sampling) {
 			s.TopP, s.TopK, s.Stop, s.ChatTemplateKwargs = new(0.5), new(7), []string{"end"}, kwargs
 		}},
-		"a run from before": {func(s *runfile.Sampling) { *s = runfile.Sampling{Temperature: 1, MaxTokens: 4096} }, func(s *runfile.Sampling) {
-			*s = runfile.Sampling{Temperature: 1, MaxTokens: 4096, Stop: []string{"end"}, ChatTemplateKwargs: kwargs}
-		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBackend(t, counts)

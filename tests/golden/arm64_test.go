@@ -8,11 +8,14 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/rondo-rl/rondo/tests/nightly"
 )
 
 // TestOnArm64 verifies and replays the recordings, which were made on amd64, by a program for arm64, and computes advantages of all kinds there: every
 // decision has to come out with the same bits.
 func TestOnArm64(t *testing.T) {
+	nightly.Only(t) // it compiles all that the tests import for another processor
 	const emulator = "qemu-aarch64-static"
 	if runtime.GOARCH == "arm64" {
 		t.Skip("the other tests run on arm64 here")
@@ -23,7 +26,7 @@ func TestOnArm64(t *testing.T) {
 		}
 		t.Skipf("%s is missing", emulator)
 	}
-	for folder, tests := range map[string][]string{"../../advantage": {"TestBits"}, ".": {"TestRecorded", "TestOlderForm"}} {
+	for folder, tests := range map[string][]string{"../../advantage": {"TestBits"}, ".": {"TestRecorded"}} {
 		program := filepath.Join(t.TempDir(), "test")
 		build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-o", program, folder)
 		build.Env = append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0", "GOFLAGS=")

@@ -2,12 +2,15 @@ package golden
 
 import (
 	"archive/zip"
-	"io/fs"
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
+
+	storagedir "github.com/rondo-rl/rondo/storage/dir"
 )
 
 // TestRewrite records a run by a demo of this version.
@@ -30,42 +33,39 @@ func TestRewrite(t *testing.T) {
 			t.Fatalf("%v: %v\n%s", args, err, out)
 		}
 	}
-	if err := pack(filepath.Join("testdata", *rewrite+".zip"), filepath.Join(dir, "objects")); err != nil {
+	if err := pack(t.Context(), filepath.Join("testdata", *rewrite+".zip"), filepath.Join(dir, "objects")); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // pack puts the objects of a store in a directory into a file.
-func pack(file, objects string) error {
+func pack(ctx context.Context, file, objects string) (err error) {
+	store, err := storagedir.Open(objects)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
 	f, err := os.Create(file)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	z := zip.NewWriter(f)
-	err = filepath.WalkDir(objects, func(path string, d fs.DirEntry, err error) error {
-		if d != nil && d.Name() == ".rondo" { // the store's locks
-			return fs.SkipDir
-		}
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		key, err := filepath.Rel(objects, path)
+	for o, err := range store.List(ctx, "") {
 		if err != nil {
 			return err
 		}
-		data, err := os.ReadFile(path)
+		data, err := store.Get(ctx, o.Key)
 		if err != nil {
 			return err
 		}
-		w, err := z.CreateHeader(&zip.FileHeader{Name: filepath.ToSlash(key), Method: zip.Deflate, Modified: time.Unix(0, 0).UTC()})
+		w, err := z.CreateHeader(&zip.FileHeader{Name: o.Key, Method: zip.Deflate, Modified: time.Unix(0, 0).UTC()})
 		if err == nil {
 			_, err = w.Write(data)
 		}
-		return err
-	})
-	if err != nil {
-		return err
+		if err != nil {
+			return err
+		}
 	}
 	return z.Close()
 }

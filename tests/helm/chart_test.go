@@ -16,6 +16,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/rondo-rl/rondo/storage/storagetest"
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
@@ -148,11 +149,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// checker is the program of tools/helm, built once, and the folder of KEDA's definitions.
+// checker is the program of tools/helm, and the folder of KEDA's definitions.
 var checker = sync.OnceValues(func() ([2]string, error) {
-	binary := filepath.Join(work, "helm")
-	if out, err := exec.Command("go", "build", "-C", root+"/tools/helm", "-o", binary, ".").CombinedOutput(); err != nil {
-		return [2]string{}, fmt.Errorf("build tools/helm: %w\n%s", err, out)
+	binary, err := storagetest.Tool("helm")
+	if err != nil {
+		return [2]string{}, err
 	}
 	download := exec.Command("go", "mod", "download", "-json", keda)
 	download.Dir = work // outside of this module, whose go.sum does not have it

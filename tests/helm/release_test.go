@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,6 +18,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/rondo-rl/rondo/auth"
+	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
@@ -93,20 +92,6 @@ func locked(t *testing.T, secret string) *server.Server {
 	return s
 }
 
-// freePort is a port that nobody has. It is below those that the kernel gives to connections, so that none of the release's takes it meanwhile.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 1000 {
-		port := strconv.Itoa(20000 + rand.IntN(10000))
-		if listener, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
-			listener.Close()
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
 // TestReleaseTrains: every container of the release, as a process with its rendered command, its rendered variables and the keys of its Secrets, gets ready at a
 // locked server, and together they train the built-in policy. When they are asked to end they do so in the time that their pods have.
 func TestReleaseTrains(t *testing.T) {
@@ -117,7 +102,13 @@ func TestReleaseTrains(t *testing.T) {
 	mounted := lay(t, secretsOf(t, keys))
 	log := locked(t, filepath.Join(mounted, "rondo-nats"))
 	store := t.TempDir()
-	ports := map[string]string{"8700": freePort(t), "8780": freePort(t), "8790": freePort(t)}
+	chart := deployments(render(t, "everything"))
+	free := natstest.FreePorts(t, 3+len(chart))
+	ports := map[string]string{}
+	for i, port := range []string{"8700", "8780", "8790"} {
+		ports[port] = strconv.Itoa(free[i])
+	}
+	free = free[3:]
 	address := func(text string) string {
 		for port, free := range ports {
 			text = strings.NewReplacer("0.0.0.0:"+port, "127.0.0.1:"+free, release+"-policy:"+port, "127.0.0.1:"+free).Replace(text)
@@ -145,7 +136,6 @@ func TestReleaseTrains(t *testing.T) {
 		}
 		return env
 	}
-	chart := deployments(render(t, "everything"))
 	delete(chart, "toolrunner-big-vm") // its pool has no rollouts
 	admin := environment(chart["admin"].Spec.Template.Spec.Containers[0], "admin")
 	delete(chart, "admin")
@@ -159,7 +149,7 @@ func TestReleaseTrains(t *testing.T) {
 				args[i+1] = "1"
 			}
 		}
-		health[name] = "127.0.0.1:" + freePort(t)
+		health[name] = fmt.Sprint("127.0.0.1:", free[len(processes)])
 		command := exec.Command(rondo, args...)
 		command.Env = append(environment(c, c.Name), "RONDO_METRICS_LISTEN="+health[name])
 		processes[name] = program.Start(t, command)

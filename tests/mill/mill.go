@@ -227,7 +227,7 @@ func OpenWith(ctx context.Context, log *eventlog.Log, run string, steps int64, c
 	cfg := runfile.DefaultRunConfig()
 	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps, cfg.MinVerifier = policy, runfile.BuiltinEndpoint, members, steps, runfile.VerifierUnguarded
 	cfg.Feeds = []runfile.Feed{{Name: feed, GroupsPerBatch: groups, Ranks: 1}}
-	cfg.Staleness = runfile.Staleness{Max: steps + 1, Policy: runfile.StaleKeep}
+	cfg.InFlight, cfg.Staleness = 0, runfile.Staleness{Max: steps + 1, Policy: runfile.StaleKeep}
 	return again.Keep(ctx, func() (bool, error) {
 		snapshot, err := storage.PutBlob(ctx, log.Store(), []byte("the snapshot of "+run))
 		if err != nil {

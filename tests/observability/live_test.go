@@ -25,6 +25,8 @@ steps: 500
 group_size: 3
 feeds:
   - {name: trainer, groups_per_batch: 2}
+staleness: {max: 1}
+in_flight: 0
 limits: {turns: 6, tokens: 100000, timeout: 90s, tries: 10}
 `
 

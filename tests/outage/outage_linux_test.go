@@ -61,7 +61,7 @@ func address(t *testing.T) string {
 	return fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
 }
 
-// command runs rondo to its end and gives its standard output.
+// command runs rondo to its end and gives its standard output, and its errors where it fails.
 func command(t *testing.T, args ...string) (out string, code int) {
 	t.Helper()
 	text, err := exec.CommandContext(t.Context(), rondo, args...).Output()
@@ -70,9 +70,9 @@ func command(t *testing.T, args ...string) (out string, code int) {
 		t.Fatal(err)
 	}
 	if exit != nil {
-		code = exit.ExitCode()
+		return string(text) + string(exit.Stderr), exit.ExitCode()
 	}
-	return string(text), code
+	return string(text), 0
 }
 
 // once wants a line that a process prints, now or soon, and does not print twice.

@@ -255,7 +255,7 @@ func (p *plane) open(ctx context.Context, run string) error {
 	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.MinVerifier = "policy", runfile.BuiltinEndpoint, 2, runfile.VerifierUnguarded
 	cfg.Features, cfg.Traffic = []string{runfile.FeatureUserTraffic}, runfile.Traffic{Rate: 1}
 	cfg.Feeds = []runfile.Feed{{Name: "trainer", GroupsPerBatch: 2, Ranks: 1}}
-	cfg.Staleness = runfile.Staleness{Max: 20, Policy: runfile.StaleKeep}
+	cfg.InFlight, cfg.Staleness = 0, runfile.Staleness{Max: 20, Policy: runfile.StaleKeep}
 	cfg.Tasks = []runfile.TaskSpec{{
 		Name: taskName, Digest: "sha256:" + taskName, Workdir: "/app", VerifierTimeout: runfile.Duration(time.Minute), Snapshot: snapshot, Tests: snapshot,
 		Instruction: strings.Repeat("Do it well. ", p.rng.IntN(2)*20_000), // at times too much for an event: its body goes to the store

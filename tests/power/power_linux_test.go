@@ -10,27 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/rondo-rl/rondo/tests/nightly"
 	"github.com/rondo-rl/rondo/tests/power/forgetful"
 	"github.com/rondo-rl/rondo/tests/program"
 )
-
-// cuts is how often the power is cut at each durability; RONDO_POWER_CUTS=50 takes some minutes.
-func cuts(t *testing.T) int {
-	text := os.Getenv("RONDO_POWER_CUTS")
-	if text == "" {
-		return 6
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("RONDO_POWER_CUTS=%q: give a number of cuts", text)
-	}
-	return n
-}
 
 // slack is what a busy machine may add to the interval between two syncs.
 const slack = 3 * time.Second
@@ -38,9 +25,6 @@ const slack = 3 * time.Second
 // TestPowerCuts: facts are answered, and the power is cut, again and again. What was answered is there when the plane starts again, but
 // for what the durability names; every run that was answered as open opens, its audit is clean, and what was begun comes to an end.
 func TestPowerCuts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
 	for name, interval := range map[string]time.Duration{"always": 0, "100ms": 100 * time.Millisecond, "1h": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait most of the time
@@ -48,7 +32,7 @@ func TestPowerCuts(t *testing.T) {
 			seed := uint64(time.Now().UnixNano())
 			t.Logf("seed %d", seed)
 			chance := rand.New(rand.NewPCG(seed, 0))
-			for life := range cuts(t) {
+			for life := range nightly.Count(2, 50) {
 				m.live(life, time.Duration(chance.Int64N(int64(slack+time.Second))))
 				keeps := chance
 				if life%2 == 0 {

@@ -4,6 +4,7 @@ package program
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,6 +47,9 @@ func Binary(t testing.TB) string {
 	}
 	return path
 }
+
+// Bench is rondo-bench, which is built beside rondo.
+func Bench(rondo string) string { return filepath.Join(filepath.Dir(rondo), "rondo-bench") }
 
 // binary builds rondo into a folder, unless RONDO_BINARY names one: .ci/run builds it once for all packages.
 func binary(dir string) (string, error) {
@@ -117,6 +121,15 @@ func (p *Process) String() string {
 func (p *Process) Kill() {
 	_ = syscall.Kill(-p.Cmd.Process.Pid, syscall.SIGKILL)
 	<-p.Done
+}
+
+// KillWithin kills it at a moment that chance gives, at the latest so long from now, or finds that it has ended.
+func (p *Process) KillWithin(most time.Duration) {
+	select {
+	case <-p.Done:
+	case <-time.After(rand.N(most)):
+	}
+	p.Kill()
 }
 
 // Patience bounds how long a test waits: a busy machine is slow, and what never comes never comes.

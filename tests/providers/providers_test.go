@@ -17,12 +17,12 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/audit"
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference/fleet"
-	"github.com/rondo-rl/rondo/ledger"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
 	"github.com/rondo-rl/rondo/services/gateway"
@@ -92,7 +92,7 @@ type plane struct {
 // newPlane opens an evaluation of two tasks, each tried 4 times in every group, at the servers.
 func newPlane(t *testing.T, epochs int, servers ...*server) *plane {
 	t.Helper()
-	return newPlaneOf(t, func(c *runfile.RunConfig) { c.Feeds, c.Epochs, c.GroupSize = nil, epochs, 4 }, servers...)
+	return newPlaneOf(t, func(c *runfile.RunConfig) { c.Feeds, c.Epochs, c.GroupSize, c.InFlight = nil, epochs, 4, 128 }, servers...)
 }
 
 // newPlaneOf opens a run that the test configures.
@@ -270,7 +270,7 @@ func (p *plane) prove() {
 		}
 		turns += len(servicetest.All(p.t, p.log, run, events.TurnSampledType))
 	}
-	books, err := ledger.Read(p.t.Context(), p.log, "r")
+	books, err := books.Read(p.t.Context(), p.log, "r")
 	if err != nil {
 		p.t.Fatal(err)
 	}

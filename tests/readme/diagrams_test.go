@@ -9,7 +9,9 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -140,24 +142,32 @@ func follows(graph map[string]map[string]bool, from, to string) bool {
 	return false
 }
 
-// TestDecisions: docs/decisions/README.md lists all records, and each has a number, a title and a status.
+// decisionHead is how a record begins: its number, its title, its chapter and its status.
+var decisionHead = regexp.MustCompile(`^# (\d+)\. (.+)\n\n\*\*Chapter\.\*\* (.+)\. \*\*Status\.\*\* (Accepted|Superseded)`)
+
+// TestDecisions: docs/decisions/README.md lists all records by chapter. Each record has the number of its file, a chapter, a status and at most 4 KiB.
 func TestDecisions(t *testing.T) {
 	records, err := filepath.Glob(filepath.Join(root, "docs/decisions/[0-9]*.md"))
 	if err != nil || len(records) < 10 {
 		t.Fatalf("records %v: %v", records, err)
 	}
 	var list strings.Builder
-	for _, path := range records {
+	chapter := ""
+	for i, path := range records {
 		name, text := filepath.Base(path), read(t, path)
-		title, body, _ := strings.Cut(text, "\n")
-		title, ok := strings.CutPrefix(title, "# ")
-		if !ok || !strings.Contains(body, "Status") || len(text) > 5000 {
-			t.Errorf("%s: want a title, a status and half a page", name)
+		head := decisionHead.FindStringSubmatch(text)
+		if head == nil || len(text) > 4<<10 {
+			t.Errorf("%s has %d bytes: want `# N. TITLE`, then `**Chapter.** NAME. **Status.** Accepted.`, and at most 4 KiB", name, len(text))
+			continue
 		}
-		if !strings.HasPrefix(strings.TrimLeft(name, "0"), strings.Split(title, ".")[0]+"-") {
-			t.Errorf("%s has the title %q", name, title)
+		if head[1] != strconv.Itoa(i+1) || !strings.HasPrefix(name, fmt.Sprintf("%04d-", i+1)) {
+			t.Errorf("%s has the number %s, and is record %d", name, head[1], i+1)
 		}
-		fmt.Fprintf(&list, "- [%s](%s)\n", title, name)
+		if head[3] != chapter {
+			chapter = head[3]
+			fmt.Fprintf(&list, "\n## %s\n\n", chapter)
+		}
+		fmt.Fprintf(&list, "- [%s. %s](%s)\n", head[1], head[2], name)
 	}
 	generated(t, "docs/decisions/README.md", "decisions", list.String())
 }

@@ -12,12 +12,18 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// TestTrainerOfYourOwn attaches examples/trainer.py and an inference server to a plane as README.md says, and kills the
-// trainer half way: the second one goes on from the checkpoint.
+// TestTrainerOfYourOwn goes from `rondo init` to trained steps: it proves the tasks, attaches an inference server, and trains with
+// the trainer that init has written. That is killed half way, and the second one goes on from the checkpoint. Another run
+// counts the reward of reward.py.
 func TestTrainerOfYourOwn(t *testing.T) {
 	program.NeedSandbox(t)
 	py := python(t, "rondo", "torch")
 	dir := t.TempDir()
+	for _, args := range [][]string{{"init"}, {"tasks", "init", "another"}, {"tasks", "lint", "tasks"}} {
+		if out, err := command(dir, rondo, args...); err != nil || strings.Contains(out, "warning") {
+			t.Fatalf("rondo %v: %v\n%s", args, err, out)
+		}
+	}
 	plane := filepath.Join(dir, ".rondo")
 	up := background(t, dir, rondo, "up")
 	var at struct{ NATS, Store string }
@@ -30,17 +36,20 @@ func TestTrainerOfYourOwn(t *testing.T) {
 	})
 	address := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
 	server := background(t, dir, rondo, "service", "policy", "--nats", at.NATS, "--store", at.Store, "--policy-listen", address)
-	file := strings.NewReplacer("127.0.0.1:8000", address, "steps: 100", "steps: 3", "groups_per_batch: 8", "groups_per_batch: 1", "group_size: 8", "group_size: 3").
-		Replace(read(t, filepath.Join(root, "examples/run.yaml")))
-	if err := os.WriteFile(filepath.Join(dir, "run.yaml"), []byte(file), 0o644); err != nil {
-		t.Fatal(err)
+	text := strings.NewReplacer("127.0.0.1:8000", address, "steps: 20", "steps: 3", "groups_per_batch: 4", "groups_per_batch: 1", "group_size: 8", "group_size: 3").
+		Replace(read(t, filepath.Join(dir, "run.yaml")))
+	for name, content := range map[string]string{"run.yaml": text, "second.yaml": strings.ReplaceAll(text, "\n# scorer:\n#  ", "\nscorer:\n ")} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	program.Eventually(t, func() error {
-		_, err := command(dir, rondo, "run", "open", "mine", "--file", "run.yaml", "--tasks", quickTasks(t))
+		_, err := command(dir, rondo, "run", "open", "mine", "--file", "run.yaml")
 		return err
 	})
+	rewarded(t, dir, py, "second.yaml")
 	trainer := func(t *testing.T) *program.Process {
-		return background(t, dir, py, filepath.Join(root, "examples/trainer.py"), "mine", plane)
+		return background(t, dir, py, "trainer.py", "mine", ".rondo")
 	}
 	var shown struct {
 		State         string
@@ -74,6 +83,22 @@ func TestTrainerOfYourOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	readFiles(t, py, filepath.Join(exported, "*.arrow"), filepath.Join(plane, "objects/runs/mine/batches/*/*.arrow"))
+}
+
+// rewarded opens a run whose reward has a component of reward.py, and sees it in a verdict.
+func rewarded(t *testing.T, dir, py, file string) {
+	t.Helper()
+	if _, err := command(dir, rondo, "run", "open", "second", "--file", file); err != nil {
+		t.Fatal(err)
+	}
+	worker := background(t, dir, py, "reward.py", "second", ".rondo")
+	program.Eventually(t, func() error {
+		story, err := command(dir, rondo, "explain", "rollout", "second", "g000001-0")
+		if err == nil && !strings.Contains(story, "made of brevity 0.") {
+			err = fmt.Errorf("%s\nand the worker says:\n%s", story, worker)
+		}
+		return err
+	})
 }
 
 // readFiles lets examples/read.py read Arrow files.

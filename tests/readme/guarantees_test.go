@@ -1,7 +1,9 @@
 package readme
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,7 +20,7 @@ var guarantees = []struct {
 	list    []guarantee
 }{
 	{"Log and services", []guarantee{
-		{"A killed service loses nothing: its outputs are on the log before its input is acknowledged.", names("TestKilledTwentyTimes TestComposeUp TestDeadWorkerLosesNothing TestCrashBeforeTheEpisodeEnds")},
+		{"A killed service loses nothing: its outputs are on the log before its input is acknowledged.", names("TestPlaneIsKilled TestComposeUp TestDeadWorkerLosesNothing TestCrashBeforeTheEpisodeEnds")},
 		{"No event is recorded twice and no chain forks, whoever writes at the same time.", names("TestRacingWriters TestRacingWritersWhileLeadersChange TestTwoOfEveryService TestTwoGenerators TestZombies")},
 		{"In a cluster no rollout stands still because a server is behind another one. A submission is refused at a second look at the earliest.", names("TestReadsShowWhatWasSeen TestLeaderIsBehind TestRefusedAtTheSecondLook")},
 		{"Two processes of a deciding service never disagree. A standby takes over, also when the bucket of leases is lost.", names("TestTwoActives TestStandbyTakesOver TestLeaseBucketIsLost")},
@@ -30,7 +32,7 @@ var guarantees = []struct {
 			names("TestAgentTimeout TestWaitingIsNotOverdue TestLatencyIsOfTheAnswer TestDurationIsTheToolsOwn TestLimitOfAStarvedCommand")},
 		{"The audit finds a fault in a log or its objects when it is planted there.", names("TestPlantedFaults")},
 		{"A decision can be made again from the log, with the same bits on amd64 and arm64.", names("TestVerify TestVerifyFindsWhatWasPlanted TestVerifyLateFact TestFloatsAreTheSameEverywhere TestBits TestOnArm64")},
-		{"A recorded run stays readable by later versions.", names("TestRecorded TestOlderForm")},
+		{"From 0.1.0 on, a recorded run stays readable by later versions.", names("tests/golden.TestRecorded")},
 		{"Local state may be deleted or damaged: it is folded from the log again.", names("TestDamagedFilesBeginAgain TestStreamMadeAgain TestPowerCut")},
 		{"A run on which a deciding service is stuck is paused with the reason, and other runs do not notice.", names("TestStuckRunIsPaused TestWhatIsNoRunsFaultPausesNone TestStuckRunIsTriedAgain TestNonsenseOnTheLog TestNoEventAtAll TestTrajectoryChangesLater TestHostileTrajectories TestFeedPanics")},
 		{"No slot stays free while a run has work for it. Open runs without work take none.", names("TestSharing TestIdleRunsTakeNoSlots")},
@@ -47,34 +49,38 @@ var guarantees = []struct {
 			names("TestPowerOfReplicasIsCut TestRunOutlivesPowerCuts")},
 		{"A run's stream exists after a kill in the moment of its creation.", names("TestKilledWhileMaking")},
 		{"An outage of log, store or disk is reported in logs, metrics, `/healthz` and `/readyz` within about 15 s and ends by itself. Only an external NATS server whose disk was full needs a restart.", names("TestFullDiskHeals TestFullDiskElsewhere TestServerStopsAndDies TestStoreOutage TestStalledInputs TestDiskWasFull TestLogStands TestStreamAtItsLimit TestStoreThatTakesNothing TestDiskWithoutInodes TestDiskThatTakesNothing")},
-		{"What is the plane's costs no attempt, fails no rollout and pauses no run: while the log, the store, a disk, descriptors, ports or memory fail, a run is restored or the plane is stopped, inputs wait, and go on by themselves. They leave their slots to others. The log says at which stages rollouts wait, from when and until when, and that time does not count for `limits.timeout`: a minute of it where the process's probes find well what an input waits for.", names("TestOutageOf TestUnavailableServer TestExhausted TestExhaustedMachine TestOutageOfTheStore TestOutageOfOneRun TestOutageOfARestoration TestOutageBelowAnAppend TestOutageIsStated TestWaits TestStopIsExcused TestSilenceIsExcused TestOutageIsNotOverdue TestOutageIsNoTurnsTime TestOutageThatIsStatedLater TestStopInAnOutage TestOutageCostsNoTry TestWhatIsNoRunsFaultPausesNone TestStoreAnswers503")},
+		{"What is the plane's costs no attempt, fails no rollout and pauses no run: while the log, the store, a disk, descriptors, ports or memory fail, a run is restored or the plane is stopped, inputs wait, and go on by themselves. They leave their slots to others. The log says at which stages rollouts wait, from when and until when, and that time does not count for `limits.timeout`: a minute of it where the process's probes find well what an input waits for.", names("TestOutageOf TestUnavailableServer TestExhausted TestExhaustedMachine TestOutageOfTheStore TestOutageOfOneRun TestOutageOfARestoration TestOutageBelowAnAppend TestOutageIsStated TestWaits TestStopIsExcused TestSilenceIsExcused TestOutageIsNotOverdue TestOutageIsNoTurnsTime TestOutageThatIsStatedLater TestStopInAnOutage services/scorer.TestOutageCostsNoTry services/toolrunner.TestOutageCostsNoTry TestWhatIsNoRunsFaultPausesNone TestStoreAnswers503")},
 		{"A trace collector that is away, or hangs, holds up no service and is logged once.", names("TestCollectorHangs TestOneTraceOfARollout")},
-		{"A full disk ends no process: writes of local state wait for room.", names("TestFullDisk")},
-		{"An archived run is the recorded run, byte for byte.", names("TestArchive TestArchiveOfKilledRun TestRestoreElsewhere TestBrokenArchive TestBrokenObjects TestTwoArchivers")},
+		{"A full disk ends no process: writes of local state wait for room.", names("storage/projection.TestFullDisk")},
+		{"An archived run is the recorded run, byte for byte.", names("events/eventlog.TestArchive tests/e2e.TestArchive TestArchiveOfKilledRun TestRestoreElsewhere TestBrokenArchive TestBrokenObjects TestTwoArchivers")},
 		{"When the log's disk is lost, an open run is restored from the store but for its last five minutes, or the interval of its run file.", names("TestOpenRunIsArchived TestArchiverDiesBeforeItStates TestLostDisk")},
 		{"A run's stream is restored beside running services without a fork: nobody sees or extends it before it is whole. A stream that differs from its archive is refused with the first sequence that differs.",
 			names("TestRestoreBesideServices TestHiddenWhileItIsRestored TestRestoreOfAFork TestTwoRestore TestRestoreBesideADecider TestAppendToAStreamThatWasMadeAgain")},
 		{"Nothing is appended to a stream that ends before its archive, as far as the catalogue knows it, and nothing is sealed behind an archive that holds other events than the stream.",
 			names("TestStreamIsRolledBack TestSealBehindAFork")},
-		{"`rondo gc` deletes nothing that is reachable.", names("TestGC TestGCWhileThingsHappen TestGCOfAHistoryThatIsNotWhole")},
+		{"`rondo gc` deletes nothing that is reachable.", names("cli/gc.TestGC TestGCWhileThingsHappen TestGCOfAHistoryThatIsNotWhole TestLayersOfAgentsAreKept TestALayerThatARunNamesStays")},
 		{"Closed runs hold no memory, goroutines, consumers or local files, however many there are, and a restart makes none again.", names("TestClosedRunsCostNothing TestClosedRunIsLeft TestConsumersOfAClosedRunGo")},
 		{"Without a file, retention deletes streams of closed runs alone, and only what the archive holds.", names("TestDefaultRetention TestLateFactIsNotDeleted TestGCOfOldRuns")},
 		{"Retention forgets closed runs without a stream only, and deletes nothing that another run refers to.", names("TestGCForgetsRuns TestGCIsKilledAfterItForgot")},
 		{"Weights appear whole or not at all, and a policy's pointer only moves forward.", names("TestCrashAtEveryWrite TestPointerMovesForwardOnly")},
 	}},
 	{"Batches and rewards", []guarantee{
-		{"A trainer that follows the protocol trains each batch once, and gets it again byte for byte after a crash.", names("TestEveryBatchCountsOnce TestRewind TestFile")},
-		{"No group is more than `staleness.max` versions old when its batch is consumed. This holds in the first feed, with the policy `drop`, but for [exceptions](decisions/0008-staleness.md).", names("TestTooOldWhenConsumed TestNothingAheadOnPolicy TestEveryBatchCountsOnce TestStalenessWhenConsumed TestPlantedFaults")},
-		{"What a teacher says of a token is in the batch at the place of that token. Each teacher speaks once of a rollout, and one that is silent holds a batch up for `teacher_wait` at most.", names("TestScore TestTeachersScoreOnce TestKilledTeacher TestTeachersOutside TestBatchWithTeachers TestTeachersThatDoNotSpeak")},
+		{"A trainer that follows the protocol trains each batch once, and gets it again byte for byte after a crash.", names("TestEveryBatchCountsOnce TestRewind services/trainerfeeder.TestFile")},
+		{"No group is more than `staleness.max` versions old when its batch is consumed. This holds in the first feed, with the policy `drop`, but for [exceptions](decisions/0006-staleness.md).", names("TestTooOldWhenConsumed TestNothingAheadOnPolicy TestEveryBatchCountsOnce TestStalenessWhenConsumed TestPlantedFaults")},
+		{"What a teacher says of a token is in the batch at the place of that token. Each teacher speaks once of a rollout, and one that is silent holds a batch up for `teacher_wait` at most.", names("inference.TestScore TestTeachersScoreOnce TestKilledTeacher TestTeachersOutside TestBatchWithTeachers TestTeachersThatDoNotSpeak")},
 		{"A hint is about sampled tokens of one turn, and what its teacher says is in the batch at the place of these tokens and nowhere else. Who gives hints speaks once of a rollout, and masks nobody by silence.", names("TestHintsFromOutside TestHintRows TestHintsThatDoNotFit TestHintedSpansAreScored TestKilledHintedTeacher TestBatchWithHints TestHintsThatDoNotCome TestHintsReachTheBatch TestPlantedFaults")},
-		{"Each sample of a batch is in exactly one rank and micro-batch.", names("TestPackConserves TestBalance TestPlantedFaults")},
+		{"No sample without a token that is trained on is in a batch: the fact names it, or its rollout, with the reason.", names("TestSamplesWithoutLoss TestFilters TestConstrainedTokens")},
+		{"Each sample of a batch is in exactly one rank and micro-batch.", names("TestPackConserves advantage/packing.TestBalance TestPlantedFaults")},
 		{"A reward follows from its recorded components, or from feedback that was recorded before it.", names("TestRewardDifferences TestRewardIsTheSameAgain")},
 		{"A machine, a store or a judge that fails is retried and then fails the rollout. It is never scored 0.", names("TestJudge TestObjectsThatAreGone TestVerifiersThatGiveNoVerdict TestClasses")},
 		{"An agent that breaks its sandbox or its tests gets its own outcome: the model reads an answer, or the reward is 0 and the attempt counts.", names("TestWhoseDoing TestForfeits TestBrokenTests TestForfeitedRewards TestExhaustingTurns TestTimeOfTools TestSandboxThatEndsEachTime TestAgainOfLostTurns TestCheatingAttemptsCount")},
 		{"A fork begins with the conversation and workspace of its origin, and is trained on its own turns alone.", names("TestFork TestForkTrainsOnItsOwnTurns TestPlantedFaults")},
 		{"A run whose rollouts mostly fail, or that spends its budget, is paused, also across restarts.", names("TestCircuitBreaker TestLongEpisodes TestBrakeOfSilence TestBudget")},
+		{"An empty value in a run file, a `run.opened` or a flag counts as it is written, or is refused: it never stands for a default. A variable of the environment that nothing reads is refused.",
+			names("TestEmptyValues TestOpeningSaysDefaults TestEmptyFlags TestUnknownVariables")},
+		{"A limit or budget by tokens holds also where the server counts none: tokens are estimated, and the turn says so.", names("TestTokensEstimated")},
 		{"A run that yields nothing to train on is paused with what the inference server lacks. Equal rewards have a longer window and their own reason.", names("TestServerWithoutTokens TestNoSignal TestLacks")},
-		{"A version is judged once against another one, by rules and rollouts from which anybody can judge again. A person's promotion stands.", names("TestRelease TestReleaseGoesOn TestJudgements TestNext TestGateRules TestCanaryRules")},
+		{"A version is judged once against another one, by rules and rollouts from which anybody can judge again. A person's promotion stands.", names("TestRelease TestReleaseGoesOn TestJudgements evaluation/release.TestNext TestGateRules TestCanaryRules")},
 		{"Versions that are the same are found to differ in production at most one time in twenty.", names("TestCompareArms TestCompareArmsHoldsItsLevel TestSides")},
 		{"Tests read what was said in a rollout if their task says so, and cannot change it; the code under test does not see it in a sandbox of its own.", names("TestTranscript TestTranscriptIsBounded")},
 		{"An evaluation that is killed comes to the result of an undisturbed one.", names("TestEvalKilled")},
@@ -82,24 +88,26 @@ var guarantees = []struct {
 		{"The verdict \"significantly worse\" is wrong at most one time in twenty.", names("TestVerdictsHoldTheirLevel TestSignFlipOfDarwinsPlants")},
 	}},
 	{"Tokens and inference servers", []guarantee{
-		{"A sample of a harness is exactly what its server was asked and answered.", names("TestSamplesAreWhatWasAsked TestExactContinuation TestBranches")},
-		{"The log holds the ids and log-probabilities of sampled tokens bit by bit, and readers take packed and plain ones.", names("TestPackedRoundTrip TestRecordedColumns TestPlainTokens TestHostileColumns")},
+		{"A sample of a harness is exactly what its server was asked and answered.", names("TestSamplesAreWhatWasAsked TestExactContinuation tests/gateway.TestBranches")},
+		{"The log holds the ids and log-probabilities of sampled tokens bit by bit, and readers take packed and plain ones.", names("TestPackedRoundTrip TestRecordedColumns TestPlainTokens events.TestHostileColumns")},
 		{"A token's policy version was reported by the server and published before. Otherwise it is -1, or the turn is refused.", names("TestReportedVersions TestSampledTurns TestFaultsOfTheServer")},
 		{"A run that asks by tokens trains on exactly what the model saw and sampled: one sample, after a restart too, and what contradicts it is refused.", names("TestTokensInTokensOut TestTokensOfSteps TestTokensAfterAKill TestTokensIn TestHostileTokens")},
+		{"A request of an agent or a harness that goes on with a recorded turn is asked behind exactly that turn's tokens, and each answer is trained on once, however many requests go on with it.",
+			names("TestHarnessesByTokens TestDialectsByTokens TestParallelByTokens TestTwinsByTokens TestAgentByTokens TestSamplesAreWhatWasAsked")},
 		{"A conversation that fills the server's context ends its rollout, which is scored as it stands and is no failure.", names("TestContextFull TestContextLimitIsAsked TestOverflow TestContextLimit")},
 		{"A rollout that sums its work up is trained on each token that it sampled once, and a summary on the log is never asked for again.", names("TestSummary TestSummaryFails TestKilledBehindASummary TestSummariesInABatch TestLongRolloutsWithKills")},
 		{"A model's reasoning is recorded and goes back in the fields in which the server gave it.", names("TestReasoningGoesBack TestReasoningColumn TestReasoningIsExported")},
 		{"A server that loads its model is waited for and costs no attempts.", names("TestLoadingServer TestServerThatLoads")},
 		{"A run file adds fields to requests, and cannot change those that Rondo sets.", names("TestExtraBody TestExtraBodyReachesTheServer TestOwnFieldsAreRefused")},
 		{"Every sampling parameter is sent and recorded, so the model's generation_config.json decides only where the run says null.", names("TestSamplingIsSent TestSamplingParameters TestSamplingOfARunFile TestStrictServer")},
-		{"No turn is trained on whose log-probabilities come from another distribution, as far as the server tells.", names("TestRawLogprobs TestMeasure")},
+		{"No turn is trained on whose log-probabilities come from another distribution, as far as the server tells.", names("TestRawLogprobs inference/probe.TestMeasure")},
 		{"`rondo doctor --endpoint` finds each lack of an inference server before a run does.", names("TestServer TestDoctorOfAnEndpoint")},
 		{"A server gets no more requests than its ramp allows. A run survives a server that fails half of its calls, limits the rest and restarts cold.", names("TestRamp TestOneBackend TestThreeBackends")},
 		{"Single faults never empty a server, a turn may take as long as its run says, and every answer that came whole is one turn.", names("TestPacedLoad TestOneFaultOfMany TestTurnTakesAsLongAsTheRunSays")},
 		{"No call of a turn that was cut is run or handed to a harness, and a word that nobody knows is never the model's end.", names("TestEndings TestFinishes")},
 		{"Tools of agents that are no functions are called and answered in one sample, and types that a chat cannot carry are refused by name.", names("TestToolsOfAgents TestToolsOfResponses TestUnknownTypes")},
 		{"A harness never sees a turn that is not recorded.", names("TestNothingIsSeenThatIsNotRecorded TestKilledGatewayLosesNoAnswer TestAnotherGatewayGoesOn")},
-		{"What a harness was answered of its workspace is on the log, done once, and what its verifier sees, whoever dies. Its agent has nothing of the verifier's.", names("TestWorkspaceOfAHarness TestCallsOutliveProcesses TestTwoClients TestHostileWorkspace TestForgedEnds")},
+		{"What a harness was answered of its workspace is on the log, done once, and what its verifier sees, whoever dies. Its agent has nothing of the verifier's.", names("TestWorkspaceOfAHarness TestCallsOutliveProcesses TestTwoClients tests/gateway.TestHostileWorkspace TestForgedEnds")},
 		{"Answers of inference servers take at most 320 MiB of live memory in a process, and requests at the gateway at most 384 MiB.", names("TestAnswersAreHeldToTheirMemory TestMemoryOfRequests TestAllThatHoldAndWait")},
 		{"A client that sends or reads slowly holds no slot, and its memory for two minutes at most.", names("TestSlowRequestsHoldNoSlot TestSlowBodies TestBodyThatNobodyReads TestSlowReader")},
 	}},
@@ -122,27 +130,29 @@ var guarantees = []struct {
 		{"Files and processes that an agent leaves (planted rewards, edited tests, hooks, compiled code, links, daemons) win nothing that its work does not. Code that tests in process run can.", names("TestCheats TestAgentCodeCannotChangeTheVerdict TestAttacksOnPython TestSift TestLinksLikeTheKernel")},
 		{"Tests that end by a signal, that fail, or whose reward file was replaced, linked or locked give no reward above 0.", names("TestAgentCodeCannotChangeTheVerdict TestRewardFiles TestFailedTestsGiveNoReward")},
 		{"Graded tests give a reward only by what the test program reported over its own channel.", names("TestGradedApart TestShadowedModules TestPrintedReports TestAttacksOnPython TestAttacksOnGo TestReadReport TestGrade FuzzGrade TestInstances")},
-		{"Where canaries guard graded tests, code that passes a test whose expectation is wrong gets no reward, unless it guesses which of the runs are true, which it cannot know by a clock. Tests that pass over the untouched snapshot give none.", names("TestGuarded TestDeal TestTheFirstRunAlone TestPlant TestPython TestGolang TestScript TestRust TestScriptCanaries TestAttacksOnPython TestAttacksOnGo")},
-		{"A process in an agent's own sandbox takes no kernel resources from its tests where root owns the sandboxes. Elsewhere the score says so.", names("TestAgentsAreAnotherUser TestRoles")},
+		{"Where canaries guard graded tests, code that passes a test whose expectation is wrong gets no reward, unless it guesses which of the runs are true, which it cannot know by a clock. Tests that pass over the untouched snapshot give none.", names("TestGuarded TestDeal TestTheFirstRunAlone TestPlant sandbox/verifier/canary.TestPython TestGolang sandbox/verifier/canary.TestScript TestRust TestScriptCanaries TestAttacksOnPython TestAttacksOnGo")},
+		{"A process in an agent's own sandbox takes no kernel resources from its tests where root owns the sandboxes. Elsewhere the score says so.", names("TestAgentsAreAnotherUser sandbox.TestRoles")},
 		{"A snapshot's repository contains no other commit than its own.", names("TestHistoryIsScrubbed TestInnerRepositories")},
 		{"A task's stage is scored by its own tests before the next instruction, and the reward follows from the verdicts.", names("TestSteps TestPlantedFaults")},
 		{"A task's stage that brings files begins with the same workspace on every runner, and these files do not count as the agent's work.", names("TestSteps TestStateOf TestMeasureStepFiles TestLintOfStepFiles")},
 	}},
 	{"Sandboxes", []guarantee{
-		{"A program in a sandbox stays there and within its limits.", names("TestEscapes TestEveryNumber TestArguments TestRacesAgainstFileOperations TestSetuidFiles TestRulesInsideNamespaces TestLandlockLevel TestMemoryLimit TestProcessorLimit TestForkBomb")},
+		{"A program in a sandbox stays there and within its limits.", names("TestEscapes TestEveryNumber sandbox/internal/jail.TestArguments TestRacesAgainstFileOperations TestSetuidFiles TestRulesInsideNamespaces TestLandlockLevel TestMemoryLimit TestProcessorLimit TestForkBomb")},
 		{"No program in a sandbox ends its first process by a signal.", names("TestEscapes TestInitOutlivesSignals")},
 		{"No sandbox is set up by another build than its owner's, or shows other files of the host than requested.", names("TestFirstProcess TestSparesOfAKind")},
 		{"The memory limit counts shared memory, page tables, pipes and sockets, with control groups and without.", names("TestMemoryThatIsNoProcesss TestMemoryLimit TestMemoryLimitByPolling")},
 		{"A killed owner of sandboxes leaves no process, mount, control group or folder, and nobody else's are touched.", names("TestKilledOwnerLeavesNothing TestOwnersReapFromTimeToTime TestForeignOwners")},
 		{"What a sandbox writes on a disk is bounded, has its room reserved before the sandbox begins, and is gone with it.", names("TestDiskIsBounded TestNoRoomForADisk TestDiskGoesWithItsSandbox TestWorkspacesOnDisk")},
 		{"A run's tools never run under less isolation than the run demands.", names("TestInfrastructureThatFails")},
-		{"A sandbox reaches nothing outside but what its run, its task and the operator of its tool runner allow, and no private address but that of a registry's mirror.", names("TestProxyIsTheOnlyWayOut TestNoProxyUnlessAsked TestProxyNeedsNamespaces TestRefusals TestRegistriesThatAreNotAllowed TestRebinding TestOwnAddress TestHostileBytes TestTunnelIsForItsHost TestTaskWantsNoNetwork TestTaskAsksForLess")},
+		{"A sandbox reaches nothing outside but what its run, its task and the operator of its tool runner allow, and no private address but that of a registry's mirror.", names("TestProxyIsTheOnlyWayOut TestNoProxyUnlessAsked TestProxyNeedsNamespaces sandbox/egress.TestRefusals TestRegistriesThatAreNotAllowed TestRebinding TestOwnAddress TestHostileBytes TestTunnelIsForItsHost TestTaskWantsNoNetwork TestTaskAsksForLess")},
 		{"A run sees a package registry's answer as it was first fetched, and a replay fetches nothing.", names("TestKeptAnswers TestChangedAnswer TestPackagesInstall TestNetworkOfARollout")},
+		{"A layer of an agent is what its digest says, whole or not there, and writes nothing beside its folder.", names("TestLayersOpen TestManifestsAreWhatTheirDigestSays TestHostileLayers TestManyOpenAtOnce")},
+		{"An agent that cannot be installed, or does not fit its profile, becomes no layer.", names("agents.TestBuildRefuses TestRegistryRefuses")},
 		{"File tools read and write nothing by way of `/proc`, and a sandbox sees nothing of the host's kernel and devices there.", names("TestFileToolsDoNotLookIntoProc TestHostsProc")},
 	}},
 	{"Outsiders and users", []guarantee{
-		{"Bad input changes nothing.", names("TestRefusals TestMalformedInputIsADeadLetter TestTruncatedFilesAreRefused TestHostileFiles")},
-		{"Rollouts of outsiders follow the same rules as others.", names("TestExternalRun TestOutcomesRaceWithDeadlines")},
+		{"Bad input changes nothing.", names("services/intake.TestRefusals TestMalformedInputIsADeadLetter TestTruncatedFilesAreRefused weights/safetensors.TestHostileFiles")},
+		{"Rollouts of outsiders follow the same rules as others.", names("tests/outsiders.TestExternalRun TestOutcomesRaceWithDeadlines")},
 		{"A sample that outsiders bring has no holes and no log-probability above 0.", names("TestSamplesWithHoles TestImpossibleFilesAreRefused TestTurnsWithHoles")},
 		{"Nobody learns anything about an object by naming it in a submission.", names("TestForeignObjectsAreNotRead TestOwnObjectsTellNothing TestForeignWeights TestDigestsAreNotTold")},
 		{"Nobody reads the dashboard without its link or its token; the link acts on nothing and stays the same over restarts.", names("TestReadingTakesTheLink TestLink TestDashboardPort")},
@@ -163,15 +173,16 @@ var guarantees = []struct {
 		{"A page in a browser cannot use the gateway without a key, the built-in policy or a metrics port, also where its own name was made to lead to that server.", names("TestBrowsers TestGuard TestPagesReachNoServer")},
 		{"A run file sends no key to another host.", names("TestKeysStayWithTheirHosts FuzzKeys")},
 		{"No error contains a secret. A server's error is a class and one short quoted line.", names("TestNoSecretInConnectionErrors TestErrorAnswersAreCut TestReason")},
+		{"A key that a process was given is in no log line, error or tool answer of that process, also where it is escaped, or part of what is encoded as base64 or in hexadecimal digits.", names("events/wording.TestClean TestConcealedCredentials")},
 		{"No prompt, answer, tool argument, tool output and error text reaches a trace.", names("TestOneTrace TestOneTraceOfARollout")},
-		{"With `redact_secrets`, no secret that gitleaks's default rules find in a tool answer reaches events, store, prompt or trajectory.", names("TestSecretsStayOut TestRedact TestFindWhereverItStands TestGuards TestRedactIsBounded")},
+		{"With `redact_secrets`, no secret that gitleaks's default rules find in a tool answer reaches events, store, prompt or trajectory.", names("TestSecretsStayOut TestRedact TestFindWhereverItStands TestFindingsAreThoseOfGitleaks TestGuards TestRedactIsBounded")},
 		{"A model's text controls no terminal, and no name is markup in a report.", names("TestHostileRollout FuzzClean TestHostileNames")},
 		{"Importing a repository runs no program that its settings name, fetches nothing and reads nothing outside of it.", names("TestHostileRepositories TestTreeBomb")},
 		{"A YAML file takes memory and stack by its own size, whatever its aliases stand for.", names("TestBombs TestAliases")},
 	}},
 	{"Index of code", []guarantee{
 		{"An updated index answers like one that was built at once, bit for bit, up to 200,000 chunks.", names("TestIncrementalEqualsFresh TestIncrementalIsFresh")},
-		{"A crash at any step of an update leaves the old index or the new one, whole.", names("TestCrashAtEveryStep")},
+		{"A crash at any step of an update leaves the old index or the new one, whole.", names("index/segment.TestCrashAtEveryStep index/update.TestCrashAtEveryStep")},
 		{"Of two updaters neither loses anything.", names("TestUpdatersAtOnce TestLoserChangesNothing TestTwoUpdaters")},
 		{"A cold question takes three round trips to the store.", names("TestThreeRoundTrips")},
 		{"`rondo gc` never deletes what an index needs.", names("TestReach TestOldIndexStays")},
@@ -184,7 +195,34 @@ var guarantees = []struct {
 // names are the words of a list.
 func names(list string) []string { return strings.Fields(list) }
 
-// TestGuarantees: docs/guarantees.md is the table above, and every test that it names exists.
+// oneTest refuses a name that is no test's, or that of tests of several packages: FOLDER.NAME says which one guards.
+func oneTest(declared map[string][]string, name string) error {
+	folder, test, qualified := strings.Cut(name, ".")
+	if !qualified {
+		folder, test = "", name
+	}
+	switch folders := declared[test]; {
+	case len(folders) == 0 || qualified && !slices.Contains(folders, folder):
+		return errors.New("there is no such test")
+	case !qualified && len(folders) > 1:
+		return fmt.Errorf("there is one in each of %s: write FOLDER.%s", strings.Join(folders, ", "), test)
+	}
+	return nil
+}
+
+// TestOneTest: a name stands for one test.
+func TestOneTest(t *testing.T) {
+	declared := map[string][]string{"TestA": {"x"}, "TestB": {"x", "y/z"}}
+	for name, good := range map[string]bool{
+		"TestA": true, "x.TestA": true, "y/z.TestB": true, "x.TestB": true, "TestB": false, "TestC": false, "y/z.TestA": false, "z.TestB": false,
+	} {
+		if err := oneTest(declared, name); (err == nil) != good {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestGuarantees: docs/guarantees.md is the table above, and every name in it is that of one test.
 func TestGuarantees(t *testing.T) {
 	declared := declaredTests(t)
 	var page strings.Builder
@@ -197,8 +235,8 @@ func TestGuarantees(t *testing.T) {
 			}
 			promises[g.promise] = true
 			for _, name := range g.tests {
-				if !declared[name] {
-					t.Errorf("%q names %s, which does not exist", g.promise, name)
+				if err := oneTest(declared, name); err != nil {
+					t.Errorf("%q names %s: %v", g.promise, name, err)
 				}
 			}
 			fmt.Fprintf(&page, "| %s | `%s` |\n", g.promise, strings.Join(g.tests, "`, `"))

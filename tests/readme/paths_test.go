@@ -38,6 +38,7 @@ func TestPathsExist(t *testing.T) {
 	for _, document := range append(documents(t), others...) {
 		for _, path := range pathsIn(read(t, filepath.Join(root, document)), rooms) {
 			found++
+			path, _, _ = strings.Cut(path, ".Test") // a test with its folder, see TestOneTest
 			if _, err := os.Stat(filepath.Join(root, path)); err != nil {
 				t.Errorf("%s names %s, which is not in the repository", document, path)
 			}

@@ -18,12 +18,13 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/trainerfeeder"
+	"github.com/rondo-rl/rondo/tests/nightly"
 )
 
 // atOnce bounds the schedules that run at the same time.
 const atOnce = 4
 
-// TestEveryBatchCountsOnce runs fifty trainings at a staleness of 0 to 2, each with its own deaths of trainer and feeder. Two of them have checkpoints
+// TestEveryBatchCountsOnce runs dozens of trainings at a staleness of 0 to 2, each with its own deaths of trainer and feeder. Two of them have checkpoints
 // that are fifty steps apart: what was consumed may be far ahead of them, and the feed must not starve for that.
 func TestEveryBatchCountsOnce(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
@@ -33,7 +34,7 @@ func TestEveryBatchCountsOnce(t *testing.T) {
 		work.SetLimit(atOnce)
 		var mu sync.Mutex
 		lives, redelivered := 0, 0
-		for seed := range uint64(50) {
+		for seed := range uint64(nightly.Count(26, 50)) {
 			dir := filepath.Join(t.TempDir(), "feeder")
 			work.Go(func() error {
 				tr, err := p.schedule(ctx, seed, dir, died)
@@ -51,7 +52,7 @@ func TestEveryBatchCountsOnce(t *testing.T) {
 		}
 		for _, where := range []string{"trainer before consumed", "trainer after consumed", "trainer before checkpoint", "trainer before checkpointed",
 			"trainer after checkpointed", "feeder before batch.ready", "feeder after batch.ready"} {
-			if died.count[where] < 5 {
+			if died.count[where] < nightly.Count(2, 5) {
 				t.Errorf("%d deaths of the %s: the schedules show nothing", died.count[where], where)
 			}
 		}
@@ -79,7 +80,7 @@ func (p plane) schedule(ctx context.Context, seed uint64, dir string, died *deat
 		cfg.Feeds = append(cfg.Feeds, runfile.Feed{Name: "sft", GroupsPerBatch: 3, MinReward: &passed}, runfile.Feed{Name: "shadow", GroupsPerBatch: 1})
 	}
 	cfg.Limits.HopelessGroups = 0 // groups of two fail often enough here to look hopeless
-	cfg.Staleness = runfile.Staleness{Max: rng.Int64N(3), Policy: []string{runfile.StaleDrop, runfile.StaleWait, runfile.StaleKeep}[rng.IntN(3)]}
+	cfg.InFlight, cfg.Staleness = 0, runfile.Staleness{Max: rng.Int64N(3), Policy: []string{runfile.StaleDrop, runfile.StaleWait, runfile.StaleKeep}[rng.IntN(3)]}
 	cfg.Filters.ZeroVariance = rng.IntN(4) == 0
 	cfg.Tasks = []runfile.TaskSpec{{Name: "task", Workdir: "/w", Snapshot: p.blob, Tests: p.blob, Verifier: runfile.VerifierSeparate}}
 	if err := p.open(ctx, run, cfg); err != nil {

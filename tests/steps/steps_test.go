@@ -140,7 +140,7 @@ var tasks = map[string]struct {
 
 func config(t *testing.T, log *eventlog.Log) runfile.RunConfig {
 	cfg := servicetest.Config(slices.Sorted(maps.Keys(tasks))...)
-	cfg.Endpoint, cfg.Epochs, cfg.GroupSize, cfg.Feeds, cfg.Limits.Turns = obedient(t), 1, 1, nil, 6
+	cfg.Endpoint, cfg.Epochs, cfg.GroupSize, cfg.InFlight, cfg.Feeds, cfg.Limits.Turns = obedient(t), 1, 1, 1, nil, 6
 	for i := range cfg.Tasks {
 		task := &cfg.Tasks[i]
 		task.Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "zero\n", "check.sh": "exit 1\n"}))

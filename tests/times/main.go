@@ -1,7 +1,9 @@
-// Command times runs tests as `go test` does, measures them, and prints which took longest:
+// Command times runs tests as `go test` does, measures them, and prints what each package took and which guarantees it guards:
 //
 //	times test FILE FLAG... PACKAGE...   tests packages, prints what go test prints, and adds each package's and test's time to FILE
-//	times slowest FILE                   prints the ten slowest tests and packages of FILE
+//	times table FILE                     prints the packages of FILE and its ten slowest tests
+//	times guarded FILE                   fails if no test of FILE guards a guarantee of docs/guarantees.md
+//	times failed FILE                    prints which tests of FILE failed, how often and why, and fails if any did
 package main
 
 import (
@@ -25,17 +27,32 @@ func main() {
 
 func run(args []string) (code int, err error) {
 	if len(args) < 2 {
-		return 0, errors.New("use: times test FILE FLAG PACKAGE, or times slowest FILE")
+		return 0, errors.New("use: times test FILE FLAG PACKAGE, or times table, guarded or failed FILE")
 	}
 	switch verb, file := args[0], args[1]; verb {
 	case "test":
 		return test(file, args[2:])
 	case "exec": // what go test starts a test program by
 		return measured(file, args[2:])
-	case "slowest":
-		return 0, slowest(os.Stdout, file)
+	case "table", "guarded", "failed":
+		m, err := read(file)
+		if err != nil {
+			return 0, err
+		}
+		if verb == "failed" {
+			return m.failed(os.Stdout), nil
+		}
+		promises, err := guarantees("docs/guarantees.md")
+		if err != nil {
+			return 0, err
+		}
+		if verb == "guarded" {
+			return 0, m.guarded(promises)
+		}
+		m.table(os.Stdout, promises)
+		return 0, nil
 	default:
-		return 0, fmt.Errorf("there is no verb %q: use test or slowest", verb)
+		return 0, fmt.Errorf("there is no verb %q: use test, table, guarded or failed", verb)
 	}
 }
 
@@ -46,6 +63,8 @@ const module = "github.com/rondo-rl/rondo/"
 type entry struct {
 	Folder  string  `json:"folder"` // of the package, in the repository
 	Test    string  `json:"test,omitempty"`
+	Outcome string  `json:"outcome,omitempty"` // pass, fail or skip
+	Text    string  `json:"text,omitempty"`    // of a failure
 	Seconds float64 `json:"seconds,omitempty"`
 	CPU     float64 `json:"cpu,omitempty"` // seconds of the processors
 }

@@ -56,11 +56,16 @@ func follower(w io.Writer, said map[[2]string]*strings.Builder, e event, file st
 		if e.Test != top {
 			return nil // a part's end: what it said stands at its test
 		}
+		noted := entry{Folder: strings.TrimPrefix(e.Package, module), Test: e.Test, Outcome: e.Action, Seconds: e.Elapsed}
 		if b := said[key]; b != nil && (e.Action == "fail" || e.Test == "") {
-			fmt.Fprint(w, printed(b.String(), e.Action == "fail"))
+			text := printed(b.String(), e.Action == "fail")
+			fmt.Fprint(w, text)
+			if e.Action == "fail" {
+				noted.Text = text
+			}
 		}
 		delete(said, key)
-		return add(file, entry{Folder: strings.TrimPrefix(e.Package, module), Test: e.Test, Seconds: e.Elapsed})
+		return add(file, noted)
 	}
 	return nil
 }

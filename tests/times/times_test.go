@@ -38,14 +38,84 @@ c.go:1: no such thing
 	if out.String() != want {
 		t.Errorf("printed\n%s\nwant\n%s", &out, want)
 	}
-	out.Reset()
-	if err := slowest(&out, file); err != nil {
+	m, err := read(file)
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"1.5  a TestGood\n", "0.5  b TestBad\n", "2.0        0.0  a\n", "2.6        0.0  all 2 packages\n"} {
+	page := filepath.Join(t.TempDir(), "guarantees.md")
+	rows := "| guarantee | tests |\n|---|---|\n| Good | `TestGood`, `TestElsewhere` |\n| Bad | `TestBad` |\n"
+	if err := os.WriteFile(page, []byte(rows), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	promises, err := guarantees(page)
+	if err != nil || len(promises) != 2 {
+		t.Fatalf("%+v, %v", promises, err)
+	}
+	out.Reset()
+	m.table(&out, promises)
+	for _, line := range []string{"1.5             a TestGood\n", "0.5             b TestBad\n", "2.0        0.0  a                                3\n", "0.6        0.0  b                                \n", "2.6        0.0  all 2 packages\n"} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("there is no %q in\n%s", line, &out)
 		}
+	}
+	// What failed or was skipped guards nothing.
+	if err := m.guarded(promises); err == nil || !strings.Contains(err.Error(), "docs/guarantees.md:4: none of TestBad passed") || strings.Contains(err.Error(), ":3:") {
+		t.Errorf("guarded: %v", err)
+	}
+	if err := m.guarded(promises[:1]); err != nil {
+		t.Errorf("one of two tests is enough: %v", err)
+	}
+	for test, guards := range map[string]bool{"a.TestGood": true, "z/b.TestGood": false} { // only the package that is named
+		if err := m.guarded([]guarantee{{line: 5, tests: []string{test}}}); (err == nil) != guards {
+			t.Errorf("%s guards: %v", test, err)
+		}
+	}
+}
+
+// TestFailed: a test that fails now and then is named with its first failure, a package that fails without a test by itself, and what passes is not.
+func TestFailed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "times")
+	for _, e := range []entry{
+		{Folder: "a", Test: "TestNow", Outcome: "pass"}, {Folder: "a", Outcome: "pass"},
+		{Folder: "a", Test: "TestNow", Outcome: "fail", Text: "first\n"}, {Folder: "a", Outcome: "fail", Text: "FAIL\n"},
+		{Folder: "a", Test: "TestNow", Outcome: "fail", Text: "second\n"}, {Folder: "a", Outcome: "fail", Text: "FAIL\n"},
+		{Folder: "b", Test: "TestGood", Outcome: "pass"}, {Folder: "b", Outcome: "fail", Text: "exit status 2\n"}, {Folder: "b", Outcome: "pass"},
+		{Folder: "c", Test: "TestGood", Outcome: "pass"}, {Folder: "c", Outcome: "pass"},
+	} {
+		if err := add(file, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	want := "a TestNow failed 2 of 3 times, at first so:\nfirst\nb failed 1 of 2 times, at first so:\nexit status 2\n"
+	if code := m.failed(&out); code != 1 || out.String() != want {
+		t.Errorf("%d, printed\n%s\nwant\n%s", code, &out, want)
+	}
+	out.Reset()
+	if code := (measurement{tests: []entry{{Folder: "c", Test: "TestGood", Outcome: "pass"}}}).failed(&out); code != 0 || out.Len() > 0 {
+		t.Errorf("all passed: %d, printed %q", code, &out)
+	}
+}
+
+// TestGuaranteesAreRead: each row of the document that is checked at the end of .ci/run.
+func TestGuaranteesAreRead(t *testing.T) {
+	promises, err := guarantees("../../docs/guarantees.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../docs/guarantees.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows := strings.Count(string(text), "\n| ") - strings.Count(string(text), "\n| guarantee |"); len(promises) != rows {
+		t.Errorf("%d rows are read of %d", len(promises), rows)
+	}
+	if _, err := guarantees("times_test.go"); err == nil {
+		t.Error("a file without rows is read")
 	}
 }
 
@@ -64,9 +134,9 @@ func TestProcessorTimeIsMeasured(t *testing.T) {
 	if err != nil || code != 3 {
 		t.Fatalf("exit status %d, %v; want 3", code, err)
 	}
-	_, packages, err := read(file)
-	if err != nil || len(packages) != 1 || packages[0].Folder != "tests/times" || packages[0].CPU <= 0 {
-		t.Errorf("noted %+v, %v", packages, err)
+	m, err := read(file)
+	if err != nil || len(m.packages) != 1 || m.packages[0].Folder != "tests/times" || m.packages[0].CPU <= 0 {
+		t.Errorf("noted %+v, %v", m.packages, err)
 	}
 }
 

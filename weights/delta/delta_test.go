@@ -240,7 +240,7 @@ func stream(t *testing.T, base map[string][]byte, data []byte, names []string) m
 func TestChunks(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, dtype := range []safetensors.Dtype{"U8", "BF16", "F32", "F64"} {
-		base := tensor(r, "w", dtype, (delta.ChunkSize+delta.ChunkSize/2)/dtypes[dtype]+8)
+		base := tensor(r, "w", dtype, (delta.ChunkSize+delta.ChunkSize/64)/dtypes[dtype]+8)
 		for _, share := range []float64{0, 1e-6, 0.005, 0.5, 2} {
 			t.Run(fmt.Sprint(dtype, share), func(t *testing.T) {
 				old := model{"m.safetensors": {base}}.files(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
-// stepped are bf16 weights before and after a step at a learning rate, as those of `rondo bench weights`.
+// stepped are bf16 weights before and after a step at a learning rate, as those of `rondo-bench weights`.
 func stepped(rate float64, n int) (old, next safetensors.Data) {
 	r := rand.New(rand.NewPCG(1, 1))
 	round := func(v float32) uint16 { bits := math.Float32bits(v); return uint16((bits + 0x7fff + bits>>16&1) >> 16) }

@@ -100,14 +100,6 @@ func Element(code byte) float64 {
 	return value
 }
 
-// Scale is the value of an E8M0 scale.
-func Scale(code byte) float64 {
-	if code == nanScale {
-		return math.NaN()
-	}
-	return math.Ldexp(1, int(code)-bias)
-}
-
 // Error is what quantising has done to elements.
 type Error struct {
 	Elements  int64 `json:"elements"`

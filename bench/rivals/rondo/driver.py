@@ -14,12 +14,16 @@ import rondo
 #: Groups that are put at once.
 AT_ONCE = 4
 RUN, FEED = "bench", "trainer"
+NOT_SENT = ("top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
+NEVER_PAUSED = ("agent_restarts", "hopeless_groups", "failure_window", "untrainable_groups", "no_signal_groups")
 #: All but what it is about are the settings of a run to which only outsiders bring rollouts.
 CONFIG = {
     "policy": "bench", "endpoint": "", "external": True, "group_size": workload.GROUP,
     "feeds": [{"name": FEED, "groups_per_batch": workload.BATCH // workload.GROUP}],
-    "staleness": {"max": 1000}, "advantage": {"estimator": "mean_centred"}, "sampling": {"temperature": 1, "max_tokens": 1 << 16},
-    "limits": {"turns": 32, "tokens": 1 << 17, "timeout": "10m", "tries": 5}, "pool": "pool", "tasks": [],
+    "staleness": {"max": 1000}, "advantage": {"estimator": "mean_centred"}, "in_flight": "auto",
+    "sampling": {"temperature": 1, "max_tokens": 1 << 16, **dict.fromkeys(NOT_SENT)},
+    "limits": {"turns": 32, "tokens": 1 << 17, "timeout": "10m", "tries": 5, **dict.fromkeys(NEVER_PAUSED, 0)},
+    "pool": "pool", "min_isolation": "", "system_prompt": "", "tasks": [],
 }  # fmt: skip
 
 

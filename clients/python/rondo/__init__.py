@@ -21,6 +21,7 @@ from .errors import (
     NotFound,
     NotTaken,
     PermissionDenied,
+    RolledBack,
     RondoError,
     WeightsRejected,
 )
@@ -37,9 +38,8 @@ from .trajectory import Message, Trajectory
 from .versions import Version
 from .weights import gather
 
-__version__ = "0.1.0"
+__version__ = "0.1.0"  # of the release; its tag, the wheels and the chart have the same
 
-DoorError = IntakeError  # its earlier name
 
 __all__ = [
     "Answer",
@@ -62,6 +62,7 @@ __all__ = [
     "NotTaken",
     "PermissionDenied",
     "Ragged",
+    "RolledBack",
     "Rollout",
     "RondoError",
     "RunTables",

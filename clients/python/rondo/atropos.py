@@ -256,12 +256,19 @@ def _rows(scored: Any) -> Iterator[tuple[list[int], list[int], float | str]]:
             raise ValueError(f"it gives group_overrides {group['group_overrides']}, which the plane does not take")
         overrides = group.get("overrides") or []
         for i, (tokens, mask, score) in enumerate(zip(group["tokens"], group["masks"], group["scores"], strict=True)):
-            outcome: float | str = float(score)
+            outcome = _score(score)
             if i < len(overrides) and overrides[i]:
                 outcome = f"the environment gives it overrides {overrides[i]}, which the plane does not take"
-            elif not math.isfinite(score):
-                outcome = f"its score is {score}"
             yield list(tokens), list(mask), outcome
+
+
+def _score(score: Any) -> float | str:
+    """A score as a number, or why it is none."""
+    try:
+        number = math.nan if isinstance(score, str) else float(score)
+    except (TypeError, ValueError):
+        number = math.nan
+    return number if math.isfinite(number) else f"its score is {score!r:.40}"
 
 
 def _spoken(tokenizer: Any, tokens: Sequence[int], mask: Sequence[int]) -> list[str]:

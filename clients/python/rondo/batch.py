@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "open_batch"]
 
-#: Versions of the file's columns that this package reads.
-SCHEMA_VERSIONS = ("2", "3", "4", "5", "6", "7")
+#: The version of the file's columns that this package reads.
+SCHEMA_VERSION = "1"
 
 _TOKEN_COLUMNS = {"tokens": pa.int32(), "loss_mask": pa.bool_(), "sampler_logprobs": pa.float32(), "advantages": pa.float32()}
 
@@ -78,8 +78,7 @@ class Batch:
             try:
                 column = self._record.column(name)
             except KeyError:
-                version = self.metadata.get("schema_version")
-                raise KeyError(f"a batch file of schema version {version} has no column {name!r}") from None
+                raise KeyError(f"the batch has no column {name!r}") from None
             self._columns[name] = _arrays(column)
         return self._columns[name]
 
@@ -336,10 +335,8 @@ def open_batch(data: bytes, ready: Mapping[str, Any] | None = None, *, store: St
         metadata = {k.decode(): v.decode() for k, v in (reader.schema.metadata or {}).items()}
         if metadata.get("kind") != "batch":
             raise Damaged(f"a file of kind {metadata.get('kind')!r}, want a batch")
-        if metadata.get("schema_version") not in SCHEMA_VERSIONS:
-            raise Damaged(
-                f"a batch of schema version {metadata.get('schema_version')!r}; this package reads {' and '.join(SCHEMA_VERSIONS)}"
-            )
+        if metadata.get("schema_version") != SCHEMA_VERSION:
+            raise Damaged(f"a batch of schema version {metadata.get('schema_version')!r}; this package reads {SCHEMA_VERSION}")
         if reader.num_record_batches != 1:
             raise Damaged(f"{reader.num_record_batches} record batches, want 1")
         record = reader.get_batch(0)

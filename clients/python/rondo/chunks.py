@@ -49,7 +49,7 @@ def _xxh3() -> Any:
     try:
         import xxhash
     except ImportError:
-        raise ImportError("deltas need the package xxhash: pip install 'rondo-rl[delta]'") from None
+        raise ImportError("deltas need the package xxhash: pip install xxhash") from None
     return xxhash
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from . import hints, outside, publishing, teaching, traffic, versions
+from . import hints, outside, publishing, teaching, traffic, variables, versions
 from .access import Access
 from .connection import Connection, within
 from .endpoint import find
@@ -53,6 +53,7 @@ class AsyncClient:
         source: str = "python",
         timeout: float | None = 60.0,
     ) -> None:
+        variables.check()
         if dir is None:
             nats = nats or os.environ.get("RONDO_NATS") or None
         self._dir = str(dir or os.environ.get("RONDO_DIR") or ".rondo")
@@ -68,12 +69,12 @@ class AsyncClient:
     def _locate(self) -> str:
         return self._nats or find(self._dir).nats
 
-    async def open(self) -> AsyncClient:
-        """Connect, and open the store. ConnectError when no plane can be reached within the timeout."""
+    async def open(self, patience: float | None = None) -> AsyncClient:
+        """Connect, and open the store. ConnectError when no plane can be reached within the timeout, or within `patience` seconds."""
         async with self._opened:
             if self._plane is None:
                 try:
-                    await asyncio.wait_for(self.connection.link(), self.timeout)
+                    await asyncio.wait_for(self.connection.link(), self.timeout if patience is None else patience)
                 except asyncio.TimeoutError:
                     raise self.connection.problem from None
                 objects = open_store(self._store or find(self._dir).store)
@@ -99,11 +100,6 @@ class AsyncClient:
     def intake(self) -> Intake:
         """Where facts are submitted; its calls wait as long as it takes."""
         return self._opened_plane.intake
-
-    @property
-    def door(self) -> Intake:
-        """The earlier name of `intake`."""
-        return self.intake
 
     @property
     def objects(self) -> Store:
@@ -166,7 +162,7 @@ class AsyncClient:
         others it is WeightsRejected.
         base: the files of the version that was published last, in a folder: only a delta is uploaded then, and the publisher makes
         the files of it. Where it does not fit, or the delta has more than 70 % of their bytes, the files are uploaded after all.
-        It needs the package xxhash (`rondo-rl[delta]`) and room for the delta in the system's folder for temporary files.
+        It needs the package xxhash and room for the delta in the system's folder for temporary files.
         allow: what the publisher would refuse otherwise: "not_finite" (NaN and infinities), "empty" (tensors without elements),
         "other_tensors" (other names, types or shapes than the version before), "gap" (a version further on than steps were trained).
         timeout: seconds until it is published; None waits, since large weights take as long as they take.
@@ -186,7 +182,8 @@ class AsyncClient:
     async def versions(self, policy: str, after: int = 0) -> AsyncGenerator[Version, None]:
         """The last published version of a policy, if it is behind `after`, and all that follow, without end.
 
-        This is the loop of an inference server. A version that was replaced by a newer one while another was loaded is left out.
+        This is the loop of an inference server. A version that was replaced by a newer one while another was loaded is left out. RolledBack
+        where one that was given is not the policy's any more.
 
             async for version in client.versions("mine"):
                 engine.load(version.download(f"/models/mine-{version.version}"))

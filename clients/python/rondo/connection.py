@@ -30,6 +30,8 @@ log = logging.getLogger("rondo")
 PATIENCE = 5.0
 #: Seconds after which waiting for an answer is worth a line.
 COMPLAINT = 30
+#: Seconds after which waiting for a connection is: most often the address is wrong, or nothing was started.
+DIALLING = 5.0
 #: What the server says when it drops what a client sends, or refuses a subscription.
 VIOLATION = re.compile(r"permissions violation for (publish|subscription) to \"([^\"]*)\"", re.IGNORECASE)
 #: What breaks with a connection, and is tried again on the next one.
@@ -91,6 +93,9 @@ class Link:
             await self._nats.connect(**options)
         except nats.errors.NoServersError:
             raise self._error or nats.errors.NoServersError() from None
+        except asyncio.CancelledError:  # a server that says nothing leaves a socket open
+            await self._nats.close()
+            raise
         self._inbox = self._nats.new_inbox()
         await self._nats.subscribe(self._inbox + ".*", cb=self._route)
 
@@ -192,7 +197,7 @@ class Connection:
 
     async def link(self) -> Link:
         """A live connection: the present one, or the next that can be made, however long that takes."""
-        delay = 0.05
+        delay, began, told = 0.05, time.monotonic(), False
         async with self._dialling:
             while True:
                 if self._closed:
@@ -201,6 +206,9 @@ class Connection:
                     return self._link
                 await self._dial()
                 if self._link is None:
+                    if not told and time.monotonic() - began + delay > DIALLING:
+                        told = True
+                        log.warning("%s; trying again", self.problem)
                     await asyncio.sleep(delay)
                     delay = min(2 * delay, 2.0)
 
@@ -211,6 +219,7 @@ class Connection:
         access = self._access.options()  # what is wrong with these files does not pass by itself
         try:
             urls = self._locate()
+            self.problem = ConnectError(f"NATS at {redacted(urls)} gives no answer")
             await link.dial(urls, access)
         except (ConnectError, *BROKEN) as error:
             if isinstance(error, AuthorizationError) or "authorization" in str(error).lower():

@@ -4,7 +4,7 @@
         rondo.delta.encode("/models/mine/v11", "/models/mine/v12", out)
     rondo.delta.apply("/models/mine/v11", "step.rondodelta", "/elsewhere/v12")
 
-It needs the package xxhash (`pip install 'rondo-rl[delta]'`). The older version is mapped and not read into memory.
+It needs the package xxhash (`pip install xxhash`). The older version is mapped and not read into memory.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from verifiers.v1.types import SamplingConfig, content_text
 from .captures import AsyncCaptures
 from .client import AsyncClient
 from .connection import end
+from .env.environment import components as env_components
 from .env.verifiers import STOPS, parts
 from .errors import Failed, IntakeError, NotFound
 from .outside import PREFIX
@@ -225,9 +226,12 @@ def trajectory(there: Traced, policy_version: int = 0) -> Trajectory:
         why = f"the episode has {len(trained)} traces to train on, and a rollout is one"
         return Trajectory(policy_version=policy_version, failure=why, failure_class="environment")
     [trace] = trained
-    components = parts(trace)
+    try:
+        stated = env_components(parts(trace))["components"]
+    except ValueError as error:
+        return Trajectory(policy_version=policy_version, failure=f"the episode has no reward: {error}", failure_class="environment")
     stop = "timeout" if trace.is_timeout else _LIMITS.get(trace.stop_condition, "finished")
-    return Trajectory(list(_messages(trace)), components.pop("reward"), components, policy_version, stop)
+    return Trajectory(list(_messages(trace)), stated.pop("reward"), stated, policy_version, stop)
 
 
 def _messages(trace: Any) -> Iterator[Message]:

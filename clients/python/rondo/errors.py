@@ -11,6 +11,7 @@ __all__ = [
     "NotFound",
     "NotTaken",
     "PermissionDenied",
+    "RolledBack",
     "RondoError",
     "WeightsRejected",
 ]
@@ -54,6 +55,10 @@ class GatewayError(RondoError):
 
 class IntakeError(RondoError):
     """The intake refused a fact. Stating it again unchanged is of no use."""
+
+
+class RolledBack(RondoError):
+    """The log does not hold any more what was read of it: its server was restored from an older copy. Look at `rondo doctor`."""
 
 
 class WeightsRejected(RondoError):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .connection import Connection, Link, pause
-from .errors import Damaged, NotFound
+from .errors import Damaged, NotFound, RolledBack
 from .objects import Ref, Store, fetch
 from .payload import payload
 
@@ -43,6 +43,10 @@ class Fact:
     entity: str
     headers: dict[str, str]
     data: dict[str, Any]
+
+    def same(self, other: Fact) -> bool:
+        """Whether the other one, of the same log, is this fact: a log that was rolled back has others in the same places."""
+        return self.sequence == other.sequence and all(self.headers.get(n) == other.headers.get(n) for n in ("ce-id", "ce-time"))
 
 
 class Log:
@@ -78,18 +82,42 @@ class Log:
             raise Damaged(f"fact {message['seq']} of run {run}: {error}") from None
         return Fact(int(message["seq"]), f"{tokens[3]}.{tokens[5]}", tokens[4], headers, data)
 
-    async def follow(self, run: str, subject: str, sequence: int, last: asyncio.Event | None = None) -> AsyncGenerator[Fact, None]:
-        """All facts on a subject from a sequence on, those to come too; once `last` is set only those that are there.
+    async def _holds(self, run: str, sequence: int, read: Fact | None) -> None:
+        """RolledBack where the log ends before what stood before a sequence, or another fact is there now than was read."""
+        last = await self.last(run, f"rondo.v1.{run}.>")
+        end = last.sequence if last else 0
+        if end < sequence - 1:
+            raise RolledBack(
+                f"the log of run {run} was rolled back: fact {sequence - 1} was read, and it ends at {end}; see `rondo doctor`"
+            )
+        if read is None:
+            return
+        now = await self._get(run, {"seq": read.sequence})
+        if now and not now.same(read):
+            raise RolledBack(f"the log of run {run} was rolled back: fact {read.sequence} is another one than was read; see `rondo doctor`")
 
-        What is published wakes it up, but only the log says what is there.
+    async def follow(
+        self, run: str, subject: str, sequence: int, last: asyncio.Event | None = None, read: Fact | None = None
+    ) -> AsyncGenerator[Fact, None]:
+        """All facts on a subject from a sequence on, those to come too; once `last` is set only those that are there. read: the one before.
+
+        What is published wakes it up, but only the log says what is there. On another connection it looks whether the last fact is there
+        still: RolledBack where it is not.
         """
         news, wait = asyncio.Event(), POLL
         async with AsyncExitStack() as stack:
             watched: Link | None = None
+            checked: Link | None = None
             while True:
+                link = await self._connection.link()
+                if link is not checked and (checked is not None or read is not None):
+                    await self._holds(run, sequence, read)
+                checked = link
                 fact = await self.next(run, subject, sequence)
+                if await self._connection.link() is not checked:
+                    continue  # it may come from the log as it is now
                 if fact is not None:
-                    sequence, wait = fact.sequence + 1, POLL
+                    sequence, wait, read = fact.sequence + 1, POLL, fact
                     yield fact
                     continue
                 if last is not None and last.is_set():

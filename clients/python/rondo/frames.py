@@ -84,6 +84,9 @@ TURNS = pa.schema(
     }
 )
 
+#: Seconds to wait for a plane. Somebody sits in front of a notebook.
+PATIENCE = 2.0
+
 #: What the tables are made of.
 KINDS = (
     "rollout.started",
@@ -114,13 +117,15 @@ def read(
         run = rondo.read("demo-1", dir="/srv/rondo")
         run.rollouts.group_by("task").agg(pl.col("reward").mean())
 
-    dir, nats, store, creds, ca, timeout: as for Client. frames: polars, pandas or arrow. Default: polars, or pandas where only that is
-    installed. ImportError where neither is. A run whose stream was deleted is not found: its archive is read by `rondo` alone.
+    dir, nats, store, creds, ca, timeout: as for Client, but a plane that cannot be reached is a ConnectError after 2 s: it is not waited
+    for. frames: polars, pandas or arrow. Default: polars, or pandas where only that is installed. ImportError where neither is. A run
+    whose stream was deleted is not found: its archive is read by `rondo` alone.
     """
     chosen = frame_kind(frames)
     client = AsyncClient(dir, nats=nats, store=store, creds=creds, ca=ca, timeout=timeout)
     loop = LoopThread(client.close)
     try:
+        loop.run(client.open(PATIENCE))
         facts, feed = loop.run(_facts(client, run))
         objects = client.objects
     finally:

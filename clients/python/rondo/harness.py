@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from . import variables
 from .checkout import checkout
 from .errors import Failed, GatewayError
 
@@ -252,6 +253,7 @@ def rollout(
     group, member, size: whom the rollout is compared with. Default: a new group of the run's size, and its first member.
     timeout: seconds to go on asking a gateway that gives no answer.
     """
+    variables.check()
     if key is None:
         key = os.environ.get("RONDO_GATEWAY_KEY") or _kept(Path(dir or os.environ.get("RONDO_DIR") or ".rondo") / "gateway.key")
     at = Gateway(gateway or os.environ.get("RONDO_GATEWAY") or "http://127.0.0.1:8790", key, timeout)

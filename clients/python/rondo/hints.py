@@ -17,6 +17,7 @@ from .facts import subject
 from .intake import Answer
 from .objects import Ref, fetch
 from .plane import Plane
+from .tokens import token_ids_of
 
 __all__ = ["Hint", "HintSpan", "Tokenize", "mask", "prompts", "read", "samples", "state", "stated", "table"]
 
@@ -121,7 +122,7 @@ def located(found: list[_Sample], hints: Iterable[Hint]) -> list[dict[str, Any]]
             raise ValueError(f"{length} tokens from token {hint.start} of turn {hint.turn}, which sampled {len(tokens)} tokens")
         one: dict[str, Any] = {"sample": sample, "start": int(tokens[hint.start]), "length": length, "text": hint.text}
         if len(hint.tokens):
-            one["tokens"] = [int(t) for t in hint.tokens]
+            one["tokens"] = token_ids_of(hint.tokens).tolist()
         if hint.at is not None:
             one["at"] = hint.at
         told.append(one)
@@ -171,5 +172,5 @@ def prompts(found: list[_Sample], told: list[dict[str, Any]], tokenize: Tokenize
         if at is None:
             others = np.flatnonzero(turns[:start] != turns[start])
             at = int(others[-1]) + 1 if len(others) else 0
-        out.append((np.concatenate([tokens[:at], np.array(ids, np.int32), tokens[at : start + length]]), length))
+        out.append((np.concatenate([tokens[:at], token_ids_of(ids), tokens[at : start + length]]), length))
     return out

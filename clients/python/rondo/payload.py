@@ -27,7 +27,7 @@ def payload(body: bytes) -> Any:
     if not body.startswith(MAGIC):
         return json.loads(body)
     layout, at = _uvarint(body, len(MAGIC))
-    if layout not in (1, 2):
+    if layout != 1:
         raise ValueError(f"packed tokens: layout {layout} is not known")
     length, at = _uvarint(body, at)
     document = json.loads(body[at : at + length])
@@ -45,10 +45,8 @@ def payload(body: bytes) -> Any:
     total = sum(lengths)
     if total > LIMIT:
         raise ValueError(f"packed tokens: {total} of them (limit {LIMIT})")
-    signs = 0
-    if layout == 2:
-        signs, at = _uvarint(body, at)
-    numbers = _Numbers(total - ids, layout, signs)
+    signs, at = _uvarint(body, at)
+    numbers = _Numbers(total - ids, signs)
     planes = _decompress(body[at:], 4 * ids + numbers.size)
     tokens = iter(_column(planes[: 4 * ids]).view(np.int32).tolist())
     logprobs = iter(numbers.read(planes[4 * ids :]).tolist())
@@ -70,20 +68,16 @@ def _decompress(frame: bytes, size: int) -> npt.NDArray[np.uint8]:
 
 
 class _Numbers:
-    """n numbers as a layout has them; signs is 0 where all are negative and the body does not hold their signs."""
+    """n numbers; signs is 0 where all are negative and the body does not hold their signs."""
 
-    def __init__(self, n: int, layout: int, signs: int) -> None:
+    def __init__(self, n: int, signs: int) -> None:
         if signs not in (0, 1):
             raise ValueError("packed tokens: neither with signs nor without")
-        self.n, self.layout, self.signs = n, layout, signs
+        self.n, self.signs = n, signs
         self.low = (7 * n + 7) // 8
-        self.size = 4 * n if layout == 1 else self.low + 3 * n + signs * ((n + 7) // 8)
+        self.size = self.low + 3 * n + signs * ((n + 7) // 8)
 
     def read(self, parts: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-        if self.layout == 1:  # four planes of bits that are rotated left by one
-            rotated = _column(parts)
-            unrotated: npt.NDArray[np.float32] = (rotated >> 1 | rotated << 31).view(np.float32)
-            return unrotated
         n, low = self.n, self.low
         bits = np.unpackbits(parts[:low], bitorder="little")[: 7 * n].reshape(n, 7).astype(np.uint32)
         values = (bits << np.arange(7, dtype=np.uint32)).sum(axis=1, dtype=np.uint32)

@@ -23,7 +23,10 @@ Score = Callable[[npt.NDArray[np.int32]], Any]
 
 def values_of(number: int, ids: npt.NDArray[np.int32], score: Score) -> npt.NDArray[np.float32]:
     """What `score` says of one sample. ValueError when it is no log-probabilities."""
-    values = np.asarray(score(ids) if len(ids) else [], np.float64).reshape(-1)
+    given = np.asarray(score(ids) if len(ids) else [])
+    if given.dtype.kind not in "fiuO" or any(isinstance(v, str | bytes | bool) for v in given.flat if given.dtype.kind == "O"):
+        raise ValueError(f"sample {number}: log-probabilities must be numbers, got {given.dtype}")  # numpy would read a text as one
+    values = given.astype(np.float64).reshape(-1)
     if len(ids) and len(values) == len(ids) - 1:
         values = np.concatenate([[0.0], values])
     if len(values) != len(ids):

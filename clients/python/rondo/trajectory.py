@@ -92,13 +92,6 @@ _SCHEMA = pa.schema(
         *[pa.field(name, pa.string(), nullable=False) for name in ("finish_reason", "workspace")],
         pa.field("started_at", pa.timestamp("ns", "UTC")),
         pa.field("duration", pa.duration("ns"), nullable=False),
-    ]
-)
-
-#: The columns of a file that has constrained messages: those of all versions of the form before it, too.
-_CONSTRAINED_SCHEMA = pa.schema(
-    [
-        *_SCHEMA,
         pa.field("reasoning", pa.string(), nullable=False),
         pa.field("version_spans", _VERSION_SPANS, nullable=False),
         pa.field("token_columns", pa.string(), nullable=False),
@@ -112,12 +105,10 @@ def encode(run: str, group: str, rollout: str, task: str, trajectory: Trajectory
     rows = _rows(trajectory)
     named: dict[str, Any] = {"reasoning": "", "version_spans": [], "token_columns": ""}
     named |= {"run_id": run, "group_id": group, "rollout_id": rollout, "task": task, "workspace": "", "started_at": None, "duration": 0}
-    constrained = any(row["constrained"] for row in rows)
-    schema = _CONSTRAINED_SCHEMA if constrained else _SCHEMA
-    columns = [[row.get(f.name, named.get(f.name)) for row in rows] for f in schema]
+    columns = [[row.get(f.name, named.get(f.name)) for row in rows] for f in _SCHEMA]
     metadata = {
         "kind": "trajectory",
-        "schema_version": "5" if constrained else "1",
+        "schema_version": "1",
         "run_id": run,
         "group_id": group,
         "rollout_id": rollout,
@@ -126,8 +117,8 @@ def encode(run: str, group: str, rollout: str, task: str, trajectory: Trajectory
         "dispatch_version": str(trajectory.policy_version),
         "text_only": "true" if _text_only(rows) else "false",
     }
-    arrays = [pa.array(values, f.type) for values, f in zip(columns, schema, strict=True)]
-    record = pa.record_batch(arrays, schema=schema.with_metadata(metadata))
+    arrays = [pa.array(values, f.type) for values, f in zip(columns, _SCHEMA, strict=True)]
+    record = pa.record_batch(arrays, schema=_SCHEMA.with_metadata(metadata))
     sink = pa.BufferOutputStream()
     # Of a small file most is the schema, and compression would take more time than all else.
     options = pa.ipc.IpcWriteOptions(compression="zstd" if record.nbytes > SMALL else None, use_threads=record.nbytes > SMALL)

@@ -22,6 +22,7 @@ from transfer_queue.storage.clients.base import StorageClientFactory, StorageKVC
 from transfer_queue.storage.managers.base import KVStorageManager, StorageManagerFactory
 from transfer_queue.utils.serial_utils import calc_packed_size, decode, encode, pack_into, unpack_from
 
+from . import variables
 from .endpoint import find
 from .errors import NotFound
 from .objects import Ref, fetch, open_store, put_blob
@@ -92,6 +93,7 @@ StorageBootstrapProvider.register_provider(NAME)(lambda config: {})
 
 def location(config: Mapping[str, Any]) -> str:
     """Where the store is that a configuration or the environment names."""
+    variables.check()
     if config.get("dir") is None and (store := config.get("store") or os.environ.get("RONDO_STORE")):
         return str(store)
     return find(config.get("dir") or os.environ.get("RONDO_DIR") or ".rondo").store

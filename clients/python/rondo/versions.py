@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .errors import Damaged, NotFound
+from .errors import Damaged, NotFound, RolledBack
 from .facts import CATALOGUE, Fact, subject
 from .objects import Ref, Store, fetch, save
 from .plane import Plane
@@ -81,17 +81,24 @@ async def latest(plane: Plane, policy: str) -> Version | None:
 
 
 async def follow(plane: Plane, policy: str, after: int) -> AsyncGenerator[Version, None]:
-    """The last version behind `after`, and those that follow; of several that were published meanwhile only the last."""
+    """The last version behind `after`, and those that follow; of several that were published meanwhile only the last.
+
+    RolledBack where one that was given is not the policy's any more: the next ones have its number, or lower ones.
+    """
     published, given, place = subject(CATALOGUE, "weights.published", policy), after, 1
+    read: Fact | None = None
     while True:
         fact = await plane.log.last(CATALOGUE, published)
+        if read is not None and (fact is None or (not fact.same(read) and int(fact.data["version"]) <= int(read.data["version"]))):
+            now = f"another version {fact.data['version']} is the last one" if fact else "there is none"
+            raise RolledBack(f"policy {policy} was rolled back: version {read.data['version']} was read, and {now}; see `rondo doctor`")
         if fact is not None:
-            place = fact.sequence + 1
+            read, place = fact, fact.sequence + 1
             if int(fact.data["version"]) > given:
                 given = int(fact.data["version"])
                 yield await _version(plane, fact)
                 continue  # another one may have come while this one was loaded
-        async with aclosing(plane.log.follow(CATALOGUE, published, place)) as facts:
+        async with aclosing(plane.log.follow(CATALOGUE, published, place, read=read)) as facts:
             await anext(facts)
 
 

@@ -40,6 +40,10 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
+#: What a run.opened has to say of requests, null for what is not sent, and of restarts and the circuit breaker.
+NOT_SENT = ("top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
+NEVER_PAUSED = ("agent_restarts", "hopeless_groups", "failure_window", "untrainable_groups", "no_signal_groups")
+
 KEYS = {"AWS_ACCESS_KEY_ID": "rondo-test", "AWS_SECRET_ACCESS_KEY": "rondo-test-secret"}
 
 
@@ -102,11 +106,16 @@ class Plane:
             "feeds": [{"name": "trainer", "groups_per_batch": 2}],
             "staleness": {"max": 1000},
             "advantage": {"estimator": "mean_centred"},
-            "sampling": {"temperature": 1, "max_tokens": 4096},
-            "limits": {"turns": 32, "tokens": 131072, "timeout": "10m", "tries": 5},
+            "in_flight": 128,
+            "sampling": {"temperature": 1, "max_tokens": 4096, **dict.fromkeys(NOT_SENT)},
+            "limits": {"turns": 32, "tokens": 131072, "timeout": "10m", "tries": 5, **dict.fromkeys(NEVER_PAUSED, 0)},
             "pool": "pool",
+            "min_isolation": "",
+            "system_prompt": "",
             "tasks": [],
         }
+        # A test's limits and sampling replace single keys, and the other keys stay.
+        changes |= {name: {**config[name], **changes[name]} for name in ("limits", "sampling") if name in changes}
         client.state(run, "run.opened", run, {"config": {**config, **changes}})
         return run
 

@@ -93,7 +93,7 @@ def rows() -> list[dict[str, Any]]:
 def file(samples: list[dict[str, Any]], schema: pa.Schema = SCHEMA, **metadata: str) -> bytes:
     told = {
         "kind": "batch",
-        "schema_version": "2",
+        "schema_version": "1",
         "run_id": "mine",
         "feed": "trainer",
         "step": "7",
@@ -121,7 +121,7 @@ def taught(samples: list[dict[str, Any]] | None = None, **metadata: str) -> rond
         schema = schema.append(pa.field(f"logprobs_{name}", pa.list_(pa.float32())))
         for row in samples:
             row[f"logprobs_{name}"] = [-t * scale for t in range(len(row["tokens"]))]
-    return rondo.open_batch(file(samples, schema, schema_version="3", teachers="reference,big-2", **metadata))
+    return rondo.open_batch(file(samples, schema, teachers="reference,big-2", **metadata))
 
 
 def hinted(samples: list[dict[str, Any]] | None = None, **metadata: str) -> rondo.Batch:
@@ -136,5 +136,5 @@ def hinted(samples: list[dict[str, Any]] | None = None, **metadata: str) -> rond
         row["hints"] = json.dumps(given) if given else ""
         row["logprobs_reference"] = [-t / 4 for t in range(len(row["tokens"]))]
         row["logprobs_own"] = [-t / 2 if any(s <= t < s + m for _, s, m, _ in spans) else math.nan for t in range(len(row["tokens"]))]
-    told = {"schema_version": "5", "teachers": "reference,own", "hints": "judge", "hinted": "own", **metadata}
+    told = {"teachers": "reference,own", "hints": "judge", "hinted": "own", **metadata}
     return rondo.open_batch(file(samples, schema, **told))

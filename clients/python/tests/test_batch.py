@@ -108,11 +108,11 @@ def test_constrained_tokens_are_marked() -> None:
     )
     samples = [{**row, "constrained": [t == 2 for t in range(len(row["tokens"]))]} for row in handmade.rows()]
     schema = handmade.SCHEMA.append(pa.field("constrained", pa.list_(pa.bool_())))
-    marked = rondo.open_batch(handmade.file(samples, schema, schema_version="7", constrained="4"))
+    marked = rondo.open_batch(handmade.file(samples, schema, constrained="4"))
     assert [marked.constrained.row(i).tolist().index(True) for i in range(4)] == [2] * 4
     assert marked.select(np.array([1])).constrained.values.tolist() == [False, False, True]
     with pytest.raises(rondo.Damaged, match="constrained is missing"):
-        rondo.open_batch(handmade.file(handmade.rows(), schema_version="7", constrained="4"))
+        rondo.open_batch(handmade.file(handmade.rows(), constrained="4"))
 
 
 def test_an_empty_batch_has_columns() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import socket
+import threading
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -85,6 +88,24 @@ def test_without_a_library_the_error_says_what_to_do(monkeypatch: pytest.MonkeyP
     assert frames.frame_kind("arrow") == "arrow"
     with pytest.raises(ValueError, match="polars, pandas or arrow"):
         frames.frame_kind("dask")
+
+
+def test_a_plane_that_is_not_there_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "PATIENCE", 0.1)
+    errors: list[str] = []
+
+    def read(**address: str) -> None:
+        with pytest.raises(rondo.ConnectError) as caught:
+            rondo.read("mine", frames="arrow", timeout=None, **address)
+        errors.append(str(caught.value))
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"nats://127.0.0.1:{silent.getsockname()[1]}"
+        for address in ({"dir": str(tmp_path)}, {"nats": url, "store": str(tmp_path)}):
+            reader = threading.Thread(target=read, kwargs=address, daemon=True)
+            reader.start()
+            reader.join(60)
+    assert errors == [f"no plane runs in {tmp_path}: start one with `rondo up --dir {tmp_path}`", f"NATS at {url} gives no answer"]
 
 
 def test_a_run_that_is_not_there(plane: Plane) -> None:

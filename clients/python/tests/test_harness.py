@@ -139,10 +139,10 @@ def test_keys(live: tuple[Plane, str], tmp_path: Path) -> None:
 
 
 def test_guide(live: tuple[Plane, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What docs/guide/harnesses.md shows runs as it is written there."""
+    """What docs/guide/harness-workspaces.md shows runs as it is written there."""
     pytest.importorskip("openai")
     plane, url = live
-    shown = re.search(r"```python\n(import openai\n.*?)```", (ROOT / "docs/guide/harnesses.md").read_text(), re.DOTALL)
+    shown = re.search(r"```python\n(import openai\n.*?)```", (ROOT / "docs/guide/harness-workspaces.md").read_text(), re.DOTALL)
     assert shown is not None
     monkeypatch.setenv("RONDO_GATEWAY", url)
     with model(lambda messages: MEND if len(messages) == 1 else "Done.") as served:

@@ -48,11 +48,11 @@ def test_hints_that_do_not_fit_are_damaged(text: str) -> None:
     schema = handmade.SCHEMA.append(pa.field("hints", pa.string()))
     for row in rows:
         row["hints"] = text
-    batch = rondo.open_batch(handmade.file(rows, schema, schema_version="5", hints="judge"))
+    batch = rondo.open_batch(handmade.file(rows, schema, hints="judge"))
     with pytest.raises(rondo.Damaged, match="hint"):
         _ = batch.hints
     with pytest.raises(rondo.Damaged, match="hints is missing"):
-        rondo.open_batch(handmade.file(handmade.rows(), schema_version="5", hints="judge"))
+        rondo.open_batch(handmade.file(handmade.rows(), hints="judge"))
 
 
 def test_the_loss_is_that_computed_by_hand() -> None:
@@ -127,6 +127,12 @@ def test_hints_name_turns_and_become_spans() -> None:
     ):
         with pytest.raises(ValueError, match="which sampled"):
             located(samples(rows()), [wrong])
+    wrong_ids: list[Any] = [[5.9], [True], ["5"], [-1]]
+    for ids in wrong_ids:  # what is no token id is not made one
+        with pytest.raises(ValueError, match="token 0 has the id"):
+            located(samples(rows()), [rondo.Hint("x", 0, tokens=ids)])
+        with pytest.raises(ValueError, match="token 0 has the id"):
+            prompts(samples(rows()), told[1:], lambda _, ids=ids: ids)  # type: ignore[misc]
 
 
 def score(ids: Any) -> Any:

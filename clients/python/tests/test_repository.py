@@ -150,7 +150,7 @@ def test_query_brings_its_repository(client: rondo.Client, plane: Plane, code: P
             "policy: own-code\nendpoint: http://127.0.0.1:1/v1\nmin_verifier: in-process-without-canaries\n"
             f"features: [{features}]\ntraffic: {{rate: 1, consent: optional}}\n"
         )
-        plane.command("run", "open", name, "--file", str(tmp_path / "run.yaml"), "--tasks", str(tmp_path / "pack"))
+        plane.command("run", "open", name, "--force", "--file", str(tmp_path / "run.yaml"), "--tasks", str(tmp_path / "pack"))
     with pytest.raises(rondo.NotTaken, match="user_repositories"):
         client.submit_query("plain", "Mend it.", task="mend", consent=True, repository=code)
     with pytest.raises(rondo.NotTaken, match="not agreed"):

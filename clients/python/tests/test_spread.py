@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+import rondo
+
+from .conftest import Plane
 
 CLIENT = Path(__file__).resolve().parents[1]
 
@@ -49,7 +54,8 @@ def spread(whole):
     return distribute_tensor(whole, init_device_mesh("cpu", (2,)), [Shard(0)])
 
 
-state = {name: spread(tensor) for name, tensor in (full if rank else dict(reversed(full.items()))).items()} | {"plain": torch.ones(2)}
+pieces = {name: spread(tensor) for name, tensor in full.items()}  # in one order: it sends and receives
+state = (pieces if rank else dict(reversed(pieces.items()))) | {"plain": torch.ones(2)}
 try:
     list(weights.files(state, {}))
 except ValueError as error:
@@ -76,14 +82,11 @@ print("done")
 """
 
 
-def test_pieces_of_two_processes_are_gathered(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
-        pytest.skip("torch has no gloo")
-    command = [sys.executable, "-c", PROGRAM]
+def together(program: str, *arguments: str) -> None:
+    """Run a program in two processes, which are told their rank."""
     processes = [
         subprocess.Popen(
-            [*command, str(rank), str(tmp_path / "store")], cwd=CLIENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [sys.executable, "-c", program, str(rank), *arguments], cwd=CLIENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         for rank in range(2)
     ]
@@ -93,3 +96,55 @@ def test_pieces_of_two_processes_are_gathered(tmp_path: Path) -> None:
             said.append(process.communicate(timeout=300)[0])
     assert [process.returncode for process in processes] == [0, 0], "\n".join(said)
     assert all(told.strip().endswith("done") for told in said), said
+
+
+def test_pieces_of_two_processes_are_gathered(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+        pytest.skip("torch has no gloo")
+    together(PROGRAM, str(tmp_path / "store"))
+
+
+#: What each of two processes runs with FSDP2: the model's layers and the model itself are sharded, of sizes that two do not divide.
+FSDP2 = """
+import sys
+import torch, torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+import rondo
+
+rank, store, dir, run, expected = int(sys.argv[1]), *sys.argv[2:6]
+dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+torch.manual_seed(7)
+model = torch.nn.Sequential(torch.nn.Embedding(11, 5), torch.nn.Linear(5, 3), torch.nn.LayerNorm(3)).to(torch.bfloat16)
+model[2].register_buffer("count", torch.arange(3))
+if rank == 0:
+    torch.save(model.state_dict(), expected)
+mesh = init_device_mesh("cpu", (2,))
+for layer in model:
+    fully_shard(layer, mesh=mesh)
+fully_shard(model, mesh=mesh)
+state = model.state_dict()
+assert any(isinstance(tensor, DTensor) for tensor in state.values()), state
+with rondo.Client(dir) as client:
+    published = client.publish_weights(f"policy-{run}", state, run=run, version=1, through_step=0, timeout=60)
+assert published == (None if rank else 1), published
+dist.barrier()
+print("done")
+"""
+
+
+if find_spec("torch") and find_spec("torch.distributed.tensor"):  # PyTorch 2.6 or later; Debian's has no fully_shard
+
+    def test_a_model_of_fsdp2_is_published(own_plane: Plane, tmp_path: Path) -> None:
+        torch = pytest.importorskip("torch")
+        with rondo.Client(own_plane.dir) as client:
+            run = own_plane.open_run(client)
+            expected = tmp_path / "expected"
+            together(FSDP2, str(tmp_path / "store"), str(own_plane.dir), run, str(expected))
+            version = client.published(f"policy-{run}")
+            assert version is not None
+            got, want = version.load("torch"), torch.load(expected)
+        assert got.keys() == want.keys()
+        assert all(torch.equal(got[name], tensor) and got[name].dtype == tensor.dtype for name, tensor in want.items()), got

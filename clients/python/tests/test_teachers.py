@@ -41,9 +41,9 @@ def test_a_column_that_is_shorter_than_the_tokens_is_damaged() -> None:
     for row in rows:
         row["logprobs_a"] = [0.0] * (len(row["tokens"]) - 1)
     with pytest.raises(rondo.Damaged, match="tokens and logprobs_a are not equally long"):
-        rondo.open_batch(handmade.file(rows, schema, schema_version="3", teachers="a"))
+        rondo.open_batch(handmade.file(rows, schema, teachers="a"))
     with pytest.raises(rondo.Damaged, match="logprobs_b is missing"):
-        rondo.open_batch(handmade.file(rows, schema, schema_version="3", teachers="b"))
+        rondo.open_batch(handmade.file(rows, schema, teachers="b"))
 
 
 def test_lists_have_the_place_of_their_tokens() -> None:

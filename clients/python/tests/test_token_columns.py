@@ -58,7 +58,7 @@ def columned(store: Store, change: Callable[[list[dict[str, Any]]], Any] | None 
         row["token_columns"] = json.dumps(columns)
     schema = handmade.SCHEMA.append(pa.field("token_columns", pa.string()))
     names = "routed_experts,sampling_mask,top_logprobs"
-    return rondo.open_batch(handmade.file(rows, schema, schema_version="4", token_columns=names), store=store)
+    return rondo.open_batch(handmade.file(rows, schema, token_columns=names), store=store)
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rondo.env.environment import components
+from rondo.teaching import values_of
 from rondo.tokens import LEAST_SCORED, logprobs_of, mask_of, token_ids_of
 
 CASES = json.loads((Path(__file__).parents[3] / "storage/tokencheck/testdata/tokens.json").read_text())
@@ -52,3 +54,28 @@ def test_only_tokens_that_need_one_have_a_logprob() -> None:
     assert logprobs_of([-500.0], least=LEAST_SCORED).tolist() == [-500.0]
     with pytest.raises(ValueError, match="token 0 has -9999"):
         logprobs_of([-9999.0], least=LEAST_SCORED)
+
+
+def test_a_text_is_no_reward() -> None:
+    assert components({"a": True, "b": np.float32(0.5)}, 1) == {"components": {"a": 1.0, "b": 0.5}, "reward": 1.0}
+    for wrong in ("1", b"1", "1_0", float("nan"), 1e10):
+        with pytest.raises(ValueError, match="number"):
+            components({"a": wrong})
+        with pytest.raises(ValueError, match="number"):
+            components({}, wrong)
+
+
+def test_a_text_is_no_logprob_of_a_teacher() -> None:
+    ids = np.array([4, 5, 6], np.int32)
+    assert values_of(0, ids, lambda _: [None, -1, -0.5]).tolist() == values_of(0, ids, lambda _: [-1.0, -0.5]).tolist() == [0.0, -1.0, -0.5]
+    for wrong in (
+        ["-1", "-0.5"],
+        [False, True],
+        [None, "-1", -0.5],
+        [None, True, -0.5],
+        np.array([b"1", b"2"]),
+        [-1.0, float("nan")],
+        [1j, 0],
+    ):
+        with pytest.raises(ValueError, match="sample 7"):
+            values_of(7, ids, lambda _, wrong=wrong: wrong)  # type: ignore[misc]

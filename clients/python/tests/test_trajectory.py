@@ -44,7 +44,7 @@ def test_constrained_messages_are_marked() -> None:
     messages[2].constrained = True
     data, told = encode("r", "xg", "xg-0", "mend", rondo.Trajectory(messages))
     table = pa.ipc.open_file(data).read_all()
-    assert told["constrained"] == 4 and table.schema.metadata[b"schema_version"] == b"5"
+    assert told["constrained"] == 4 and table.schema.metadata[b"schema_version"] == b"1"
     assert table.column("constrained").to_pylist() == [False, False, True, False, False]
     assert table.schema.names[-4:] == ["reasoning", "version_spans", "token_columns", "constrained"]
 

@@ -39,7 +39,6 @@ func loadCheckpoint(dir string, o policy.Options) (checkpoint, *policy.Trainer, 
 		err = json.Unmarshal(data, &c)
 	}
 	if err == nil {
-		c.Version = max(c.Version, c.Step) // older checkpoints have no version
 		err = learner.Load(c.Learner)
 	}
 	if err != nil {

@@ -110,8 +110,7 @@ func (a *agent) await(c *command) unix.WaitStatus {
 		}
 	case <-c.flood:
 		c.result.OutputExceeded = true
-	case <-c.cancel:
-		c.result.Canceled = true
+	case <-c.cancel: // it is killed below
 	}
 	if !ended {
 		_ = unix.Kill(-c.pid, unix.SIGKILL)

@@ -194,14 +194,14 @@ type State struct {
 
 // Exec is how a command ended. The body is its standard output, then its standard error, then its report.
 type Exec struct {
-	ExitCode                 int
-	StdoutBytes              int
-	ReportBytes              int
-	ReportDropped            int64 // bytes of the report that exceeded its limit
-	Dropped                  int64
-	Signaled                 bool // ExitCode follows from a signal
-	TimedOut, OutOfMemory    bool
-	OutputExceeded, Canceled bool
+	ExitCode              int
+	StdoutBytes           int
+	ReportBytes           int
+	ReportDropped         int64 // bytes of the report that exceeded its limit
+	Dropped               int64
+	Signaled              bool // ExitCode follows from a signal
+	TimedOut, OutOfMemory bool
+	OutputExceeded        bool
 	// Detached is the last time, in nanoseconds since 1970, at which a process that had left its parent, or was left behind by the
 	// command, was seen; 0 if there was none.
 	Detached int64

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing/fstest"
@@ -148,6 +149,41 @@ func Count(sites []Site) int {
 		}
 	}
 	return len(tests)
+}
+
+// Shorter are the sites with wrong strings that lack a letter, where they are long enough, in place of those with
+// another letter. Code that reads what is expected, and takes it where it could come of its own answer, as a part
+// of it can, knows a letter that its answer does not have.
+func Shorter(sites []Site) []Site {
+	short := slices.Clone(sites)
+	for i, s := range sites {
+		short[i].wrong = func(piece string, random *rand.Rand) string {
+			if without, ok := shortened(piece, random); ok {
+				return without
+			}
+			return s.wrong(piece, random)
+		}
+	}
+	return short
+}
+
+// leastLetters are those of a string that can lack one: in Go and Rust shorter ones in quotes are characters.
+const leastLetters = 3
+
+// oneString is a piece that is a string and nothing else, which those of Go's comparisons are not.
+var oneString = regexp.MustCompile("^(?:\"[^\"]+\"|'[^']+'|`[^`]+`|\"\"\"[^\"]+\"\"\"|'''[^']+''')$")
+
+// shortened is a string without its first or its last letter. Digits stay: 1.0 is equal to 1.
+func shortened(piece string, random *rand.Rand) (string, bool) {
+	if !oneString.MatchString(piece) {
+		return "", false
+	}
+	letters := slices.DeleteFunc(places(piece), func(at int) bool { return alphabet(piece[at])[0] == '0' })
+	if len(letters) < leastLetters {
+		return "", false
+	}
+	at := letters[random.IntN(2)*(len(letters)-1)]
+	return piece[:at] + piece[at+1:], true
 }
 
 // Plant makes some of the sites wrong: at least one of a test of fail_to_pass, and of each other test one or none, by chance. It answers the folder of the tests that does it, and

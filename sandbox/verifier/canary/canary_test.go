@@ -285,3 +285,31 @@ func FuzzFind(f *testing.F) {
 		Find(&grade.Grading{FailToPass: []string{"test_x"}}, fstest.MapFS{"test.patch": {Data: []byte(patch)}}, fstest.MapFS{"x.py": {Data: []byte(source)}})
 	})
 }
+
+// TestShorter: a wrong string lacks its first or last letter, and what is no string, or too short for that, is another one.
+func TestShorter(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for piece, want := range map[string][]string{
+		`"two-words"`: {`"wo-words"`, `"two-word"`}, "'-ab c9!'": {"'-b c9!'", "'-ab 9!'"}, "`abc`": {"`bc`", "`ab`"}, `"""abc"""`: {`"""bc"""`, `"""ab"""`},
+		`"a1b2"`: nil, `'a'`: nil, `12345`: nil, `b"abc"`: nil, `"1.0"`: nil,
+		"'''abc'''": {"'''bc'''", "'''ab'''"},
+	} {
+		seen := map[string]bool{}
+		for range 40 {
+			if got, ok := shortened(piece, random); ok {
+				seen[got] = true
+			}
+		}
+		if len(seen) != len(want) || slices.ContainsFunc(want, func(w string) bool { return !seen[w] }) {
+			t.Errorf("%s becomes %v, want %v", piece, seen, want)
+		}
+		for _, other := range []string{"", `"abc" != got`, `"abc" != "abd"`, "!", `"`} { // of Go
+			if got, ok := shortened(other, random); ok {
+				t.Errorf("%s becomes %s", other, got)
+			}
+		}
+		if wrong := Shorter([]Site{{wrong: wrongLiteral}})[0].wrong(piece, random); wrong == piece || len(want) > 0 && !slices.Contains(want, wrong) {
+			t.Errorf("%s becomes %s", piece, wrong)
+		}
+	}
+}

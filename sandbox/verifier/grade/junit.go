@@ -2,11 +2,13 @@ package grade
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 )
 
 // JUnit is the parser of a report in JUnit's XML, which many test programs write. It lies at JUnitFile in the folder of the reward.
@@ -93,16 +95,38 @@ func (j *junit) suite(start xml.StartElement) error {
 }
 
 // endings are the elements of a case that did not pass.
-var endings = map[string]Status{"failure": Failed, "error": Errored, "skipped": Skipped}
+var endings = map[string]Status{"failure": Failed, "error": Errored, "skipped": Skipped, "ignored": Skipped, "disabled": Skipped, "incomplete": Skipped, "pending": Skipped}
 
+// outcomes are the words of a case's attributes status and result. GoogleTest and CTest say by them alone that a case did not run.
+var outcomes = map[string]Status{
+	"": Passed, "run": Passed, "completed": Passed, "complete": Passed, "passed": Passed, "pass": Passed, "ok": Passed, "success": Passed, "successful": Passed,
+	"notrun": Skipped, "suppressed": Skipped, "skipped": Skipped, "skip": Skipped, "ignored": Skipped, "disabled": Skipped, "pending": Skipped, "excluded": Skipped,
+	"untested": Skipped, "fail": Failed, "failed": Failed, "failure": Failed, "error": Errored, "errored": Errored, "broken": Errored, "aborted": Errored,
+	"interrupted": Errored, "timeout": Errored, "timedout": Errored, "timed_out": Errored, "panicked": Errored, "undefined": Errored,
+}
+
+// testcase reads a case. A word that nobody knows is an error where no element says how the case ended.
 func (j *junit) testcase(start xml.StartElement) error {
-	status := Passed
+	status, unknown := Passed, error(nil)
+	for _, name := range []string{"status", "result"} {
+		word, _ := attribute(start, name)
+		said, known := outcomes[strings.ToLower(word)]
+		if !known {
+			unknown = fmt.Errorf("a case has the %s %.40q, and nobody knows whether it passed", name, word)
+		}
+		if badness[said] > badness[status] {
+			status = said
+		}
+	}
 	err := j.children(func(child xml.StartElement) error {
 		if s := endings[child.Name.Local]; badness[s] > badness[status] {
 			status = s
 		}
 		return j.skip()
 	})
+	if status == Passed {
+		err = cmp.Or(err, unknown)
+	}
 	if err != nil {
 		return err
 	}

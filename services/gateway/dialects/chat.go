@@ -122,11 +122,12 @@ func forwarded(fields map[string]json.RawMessage) map[string]json.RawMessage {
 // the server could not read.
 func readMessage(raw json.RawMessage) (m events.PromptMessage, forServer json.RawMessage, err error) {
 	var in struct {
-		Role       string               `json:"role"`
-		Content    json.RawMessage      `json:"content"`
-		Name       string               `json:"name"`
-		ToolCallID string               `json:"tool_call_id"`
-		ToolCalls  []inference.ToolCall `json:"tool_calls"`
+		Role         string               `json:"role"`
+		Content      json.RawMessage      `json:"content"`
+		Name         string               `json:"name"`
+		ToolCallID   string               `json:"tool_call_id"`
+		ToolCalls    []inference.ToolCall `json:"tool_calls"`
+		FunctionCall *struct{}            `json:"function_call"`
 	}
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return m, nil, err
@@ -135,6 +136,9 @@ func readMessage(raw json.RawMessage) (m events.PromptMessage, forServer json.Ra
 	case "system", "developer", "user", "assistant", "tool":
 	default:
 		return m, nil, fmt.Errorf("role: %.40q, want system, developer, user, assistant or tool", in.Role)
+	}
+	if in.FunctionCall != nil {
+		return m, nil, errors.New("function_call: give tool_calls instead")
 	}
 	if len(in.Name) > maxName || len(in.ToolCallID) > maxName {
 		return m, nil, fmt.Errorf("name and tool_call_id: at most %d bytes", maxName)

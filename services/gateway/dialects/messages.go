@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/rondo-rl/rondo/events"
@@ -72,7 +73,7 @@ func (Messages) Read(body []byte) (*Request, error) {
 	case m.MaxTokens < 1:
 		return nil, fmt.Errorf("max_tokens: %d, must be positive", m.MaxTokens)
 	}
-	system, err := ContentText(m.System)
+	system, err := systemText(m.System)
 	if err != nil {
 		return nil, fmt.Errorf("system: %w", err)
 	}
@@ -136,6 +137,27 @@ func messagesBlocks(raw json.RawMessage) ([]messagesBlock, error) {
 		return nil, errors.New("content: want text or a list of blocks")
 	}
 	return blocks, nil
+}
+
+// billing begins a line that Claude Code puts before its system prompt, with another value in each
+// request. It is not for the model: no prompt would repeat the one before.
+const billing = "x-anthropic-billing-header:"
+
+// systemText is what a system prompt says to the model.
+func systemText(raw json.RawMessage) (string, error) {
+	var blocks []json.RawMessage
+	if json.Unmarshal(raw, &blocks) == nil {
+		kept := slices.DeleteFunc(blocks, func(block json.RawMessage) bool {
+			var b messagesBlock
+			return json.Unmarshal(block, &b) == nil && strings.HasPrefix(b.Text, billing) && !strings.Contains(strings.TrimSpace(b.Text), "\n")
+		})
+		raw = array(kept)
+	}
+	text, err := ContentText(raw)
+	if strings.HasPrefix(text, billing) {
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	return text, err
 }
 
 // appendBlocks turns one message into those of a chat: results of tools are messages of their own there, and come before what the

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/services/gateway/fields"
@@ -24,6 +25,7 @@ type responsesAsk struct {
 	Parallel     *bool           `json:"parallel_tool_calls"`
 	ToolChoice   json.RawMessage `json:"tool_choice"`
 	Tools        []responsesTool `json:"tools"`
+	Include      []string        `json:"include"`
 	Text         struct {
 		Format json.RawMessage `json:"format"`
 	} `json:"text"`
@@ -63,6 +65,8 @@ func (Responses) Read(body []byte) (*Request, error) {
 	switch {
 	case r.Previous != "" || len(r.Conversation) > 0 && string(r.Conversation) != "null":
 		return nil, errors.New("previous_response_id, conversation: the gateway keeps no conversations; send all of the input")
+	case slices.Contains(r.Include, "message.output_text.logprobs"):
+		return nil, errors.New("include: an answer of responses has no log-probabilities here; ask for a chat completion")
 	case r.Background:
 		return nil, errors.New("background: wait for the answer")
 	case r.MaxTokens != nil && *r.MaxTokens < 1:

@@ -50,13 +50,19 @@ var (
 )
 
 // Dialect has the fields of a protocol's requests that the gateway takes up, and those without an effect.
-type Dialect struct{ taken, harmless []string }
+type Dialect struct {
+	taken, harmless []string
+	// within are the fields of those objects of which only some are taken up.
+	within map[string][]string
+}
 
 // The dialects of harnesses.
 var (
-	Chat      = Dialect{chatFields, harmlessChat}
-	Messages  = Dialect{messagesFields, harmlessMessages}
-	Responses = Dialect{responsesFields, harmlessResponses}
+	Chat      = Dialect{taken: chatFields, harmless: harmlessChat}
+	Messages  = Dialect{messagesFields, harmlessMessages, map[string][]string{"output_config": {"format", "effort"}}}
+	Responses = Dialect{responsesFields, harmlessResponses, map[string][]string{
+		"text": {"format", "verbosity"}, "reasoning": {"effort", "summary", "generate_summary"},
+	}}
 )
 
 // Check refuses a request with fields that nobody would see. The error names the first one.
@@ -67,8 +73,11 @@ func (d Dialect) Check(body []byte) error {
 	}
 	for _, field := range slices.Sorted(maps.Keys(request)) {
 		switch {
-		case slices.Contains(d.taken, field) || slices.Contains(d.harmless, field) || saysNothing(request[field]):
-		case field == "best_of" && string(request[field]) == "1":
+		case d.within[field] != nil:
+			if err := only(field, request[field], d.within[field]); err != nil {
+				return err
+			}
+		case slices.Contains(d.taken, field) || slices.Contains(d.harmless, field) || isDefault(field, request[field]):
 		case field == "seed":
 			return fmt.Errorf("seed: each turn has a seed of its own, which follows from the rollout's; leave it out")
 		default:
@@ -78,7 +87,42 @@ func (d Dialect) Check(body []byte) error {
 	return nil
 }
 
-// saysNothing reports whether a value leaves a field as it is without it.
+// defaults are values of fields that ask for what is done anyway. That false and 0 are so for a field is not
+// known of its name: enable_thinking and seed say much with them.
+var defaults = map[string][]string{
+	"best_of": {"0", "1"}, "n": {"1"}, "top_logprobs": {"0"}, "priority": {"0"}, "length_penalty": {"1", "1.0"},
+	"echo": {"false"}, "use_beam_search": {"false"}, "add_special_tokens": {"false"}, "continue_final_message": {"false"},
+	"include_stop_str_in_output": {"false"}, "no_stop_trim": {"false"}, "safe_prompt": {"false"}, "logprobs": {"false"},
+	"return_meta_info": {"false"}, "return_hidden_states": {"false"}, "return_routed_experts": {"false"},
+	"return_token_ids": {"false"}, "return_prompt_token_ids": {"false"}, "return_tokens_as_token_ids": {"false"},
+	"add_generation_prompt": {"true"}, "skip_special_tokens": {"true"}, "spaces_between_special_tokens": {"true"},
+	"separate_reasoning": {"true"}, "ignore_eos": {"false"}, "min_tokens": {"0"},
+}
+
+// isDefault reports whether a field's value is what the request has without it.
+func isDefault(field string, value json.RawMessage) bool {
+	value = bytes.TrimSpace(value)
+	if slices.Contains(defaults[field], string(value)) {
+		return true
+	}
+	return saysNothing(value) && string(value) != "false" && string(value) != "0"
+}
+
+// only refuses an object with other fields than those that are read; null has none.
+func only(name string, object json.RawMessage, read []string) error {
+	var has map[string]json.RawMessage
+	if json.Unmarshal(object, &has) != nil {
+		return fmt.Errorf("%s: want an object", name)
+	}
+	for _, field := range slices.Sorted(maps.Keys(has)) {
+		if !slices.Contains(read, field) && !isDefault(field, has[field]) {
+			return fmt.Errorf("%s.%.100s: it is not passed on to the inference server; leave it out", name, field)
+		}
+	}
+	return nil
+}
+
+// saysNothing reports whether a value leaves a constraining field as it is without it.
 func saysNothing(value json.RawMessage) bool {
 	switch string(bytes.TrimSpace(value)) {
 	case "null", "false", "0", `""`, "[]", "{}":

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
-GUIDE = ROOT / "docs/guide/environments.md"
+GUIDE = ROOT / "docs/guide/nemo-gym.md"
 sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(ROOT / "clients/python")]
 os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled"}
 

@@ -12,7 +12,7 @@ from rondo import env
 from rondo.env.environment import Adapted, adapted
 from rondo.env.gym import Gym
 
-GUIDE = Path(__file__).resolve().parents[3] / "docs/guide/environments.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs/guide/environment-libraries.md"
 
 
 def played(episode: Adapted, task: env.Task, actions: list[str]) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ from nemo_gym.token_id_capture.config import TokenIdCaptureSettings
 from nemo_gym.token_id_capture.conformance import run_conformance
 
 ROOT = Path(__file__).resolve().parents[3]
-GUIDE = ROOT / "docs/guide/environments.md"
+GUIDE = ROOT / "docs/guide/nemo-gym.md"
 sys.path.insert(0, str(ROOT / "clients/python"))
 
 import played

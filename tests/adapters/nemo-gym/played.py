@@ -33,7 +33,7 @@ from tests.model import serving
 from tests.test_env import evaluate, outcomes, serve
 from tests.test_env import task as made
 
-GUIDE = Path(__file__).resolve().parents[3] / "docs/guide/environments.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs/guide/nemo-gym.md"
 
 #: Where Gym's servers are installed.
 [SHIPPED] = [Path(folder) for folder in resources_servers.__path__]

@@ -27,7 +27,7 @@ from rondo.env.openenv import OpenEnv
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-GUIDE = Path(__file__).resolve().parents[3] / "docs/guide/environments.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs/guide/environment-libraries.md"
 
 
 class Guess(Action):

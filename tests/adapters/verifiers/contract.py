@@ -14,7 +14,7 @@ from verifiers import v1 as vf
 from rondo.env.rating import Rollout
 from rondo.env.verifiers import Tasks
 
-GUIDE = Path(__file__).resolve().parents[3] / "docs/guide/environments.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs/guide/environment-libraries.md"
 
 
 class SumData(vf.TaskData):

@@ -20,7 +20,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-GUIDE = ROOT / "docs/guide/environments.md"
+GUIDE = ROOT / "docs/guide/environment-libraries.md"
 sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT / "clients/python")]
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # the tokenizer lies in a folder

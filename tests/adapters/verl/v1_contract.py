@@ -191,7 +191,7 @@ def refuses(work: Callable[[], Any], why: str) -> None:
 
 def glue(run: str, plane: str) -> list[str]:
     """The settings of the guide, for another run and plane."""
-    told = (HERE.parents[2] / "docs/guide/trainers.md").read_text().partition("### verl's V1 trainer")[2].split("```")[1]
+    told = (HERE.parents[2] / "docs/guide/trainer-frameworks.md").read_text().partition("## verl's V1 trainer")[2].split("```")[1]
     lines = told.removeprefix("text").split()
     assert len(lines) <= 20 and "+rondo.run=mine" in lines and "+rondo.dir=/srv/rondo" in lines, lines
     return [line.replace("=mine", f"={run}").replace("/srv/rondo", plane) for line in lines]

@@ -180,17 +180,25 @@ class Adapted:
         return stated
 
 
-def components(given: Mapping[str, Any], reward: Any = None) -> dict[str, Any]:
-    """The parts of a reward, as facts carry them. ValueError for one that is no number: it must not pass for a reward of 0."""
+#: What stands for a reward that is none of the parts.
+_APART = object()
+
+
+def components(given: Mapping[str, Any], reward: Any = _APART) -> dict[str, Any]:
+    """The parts of a reward, as facts carry them. ValueError for one that is missing or no number: it must not pass for a reward of 0."""
     if len(given) > MAX_COMPONENTS:
         raise ValueError(f"{len(given)} components, at most {MAX_COMPONENTS}")
     stated: dict[str, Any] = {"components": {str(name): _number(f"component {name!r}", value) for name, value in given.items()}}
-    if reward is not None:
+    if reward is not _APART:
         stated["reward"] = _number("reward", reward)
     return stated
 
 
 def _number(name: str, value: Any) -> float:
+    if value is None:
+        raise ValueError(f"the {name} is missing: it is None, and must be a number")
+    if isinstance(value, str | bytes):
+        raise ValueError(f"the {name} is the text {value!r:.40}: it must be a number")
     number = float(value)
     if not math.isfinite(number) or abs(number) > MAX_REWARD:
         raise ValueError(f"the {name} is {number}: it must be a finite number of at most {MAX_REWARD:g} either way")
@@ -224,6 +232,7 @@ class _Generated:
 
     def __init__(self, function: Callable[[Task], Generator[Any, Action, Any]]) -> None:
         self._function = function
+        self._paid = False
         self.close: Callable[[], None] = lambda: None
 
     def reset(self, task: Task) -> Answer:
@@ -236,8 +245,12 @@ class _Generated:
 
     def _next(self, advance: Callable[[], Any]) -> Answer:
         try:
-            return _step(advance())
+            answer = advance()
+            self._paid = self._paid or isinstance(answer, (Step, tuple))  # those have a reward, be it 0
+            return _step(answer)
         except StopIteration as end:
+            if end.value is None and not self._paid:
+                raise ValueError("the generator has ended without a reward: let it return a number, or yield steps with rewards") from None
             last = Step(reward=end.value) if isinstance(end.value, (int, float)) else _step(end.value)
             last.done = True
             return last

@@ -19,7 +19,7 @@ from .rating import failure
 from .record import Record
 from .thread import Thread
 
-__all__ = ["GRACE", "Stage", "play", "task_of"]
+__all__ = ["Stage", "play", "task_of"]
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,6 @@ class Stage:
         return Action(
             int(data["turn"]), str(data.get("content") or ""), calls, str(thoughts), str(data.get("finish_reason") or ""), role, last
         )
-
-
-#: Seconds behind a rollout's deadline for which a step is still waited for: clocks differ.
-GRACE = 5.0
 
 
 async def play(stage: Stage, started: Fact, make: Callable[[], Adapted]) -> None:
@@ -131,7 +127,7 @@ class _Episode:
     async def _try(self, what: str, function: Callable[[], Any]) -> Any:
         """What a function of the user's gives; None where it failed, which ends the rollout."""
         try:
-            return await self._thread.call(function, seconds=min(self._stage.seconds, max(0.0, self._record.left()) + GRACE))
+            return await self._thread.call(function, seconds=self._stage.seconds)
         except Exception as error:
             self._broken = isinstance(error, TimeoutError)
             await self.fail(failure(what, error))

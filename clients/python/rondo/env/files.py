@@ -14,8 +14,8 @@ from ..objects import Ref, Store, fetch
 
 __all__ = ["workspace"]
 
-#: Most bytes of all files together, and of one compressed part.
-MAX_FILES, MAX_PART = 256 << 20, 64 << 20
+#: Most bytes of all files together.
+MAX_FILES = 256 << 20
 
 _ZSTD = b"\x28\xb5\x2f\xfd"
 

@@ -44,7 +44,7 @@ class _Episode:
         except ValueError as error:
             return f"That is no action: {error}"[:500]
         seen, reward, terminated, truncated, _ = self._environment.step(meant)
-        return Step(self._say(seen), float(reward), bool(terminated or truncated))
+        return Step(self._say(seen), reward, bool(terminated or truncated))
 
     def close(self) -> None:
         if self._environment is not None:

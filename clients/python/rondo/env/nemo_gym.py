@@ -156,13 +156,15 @@ class _Episode:
             return Step(answers=answers)
         said = self._judged("verify", action, self._output)
         numbers = {name: value for name, value in said.items() if name not in self._row} | (said.get("reward_components") or {})
-        return Step(reward=said["reward"], done=True, components=_measured(numbers), answers=answers)
+        reward: Any = said.get("reward")  # none is refused where the step is recorded
+        return Step(reward=reward, done=True, components=_measured(numbers), answers=answers)
 
     def _stepped(self, action: Action) -> Step:
         said = self._judged("step", action, list(_said(action)))
         given = {one["call_id"]: str(one["output"]) for one in (said.get("info") or {}).get("tool_outputs") or []}
         answers = {call.id: _cut(given.get(call.id, json.dumps({"error": "There is no answer"})), action) for call in action.calls}
-        return Step(said.get("observation") or "", said["reward"], bool(said["terminated"] or said["truncated"]), answers=answers)
+        reward: Any = said.get("reward")
+        return Step(said.get("observation") or "", reward, bool(said["terminated"] or said["truncated"]), answers=answers)
 
     def _called(self, session: _Session, call: Call) -> str:
         if call.name not in self._tools:  # verify and the like are the server's, too, and not for the model

@@ -33,7 +33,7 @@ class OpenEnv:
     "fail" fails it.
 
     An episode begins with the rollout's seed, and with "reset" of the task's data. A server that is away or refuses fails the rollout
-    as a machine that failed.
+    as a machine that failed, and so does one whose episode ends without a reward. A reward that is None before adds nothing.
     """
 
     def __init__(
@@ -58,13 +58,21 @@ class _Episode:
         self._connect, self._say, self._act, self.restart = connect, say, act, restart
         self._session: Any = None
         self._socket: Any = None
+        self._paid = False
 
     def reset(self, task: Task) -> Answer:
         self._session = self._connect(task).sync()
         self._session.connect()
         result = self._session.reset(**{"seed": task.seed % (1 << 31), **task.data.get("reset", {})})
         self._socket = self._connected()
-        return Step(self._say(result.observation), float(result.reward or 0), bool(result.done))
+        return self._stepped(result, last=False)
+
+    def _stepped(self, result: Any, *, last: bool) -> Step:
+        """The step of an answer. ValueError where the episode ends without a reward."""
+        self._paid = self._paid or result.reward is not None
+        if (result.done and result.reward is None) or (last and not self._paid):
+            raise ValueError("the server has no reward for the episode, which ends: its reward is None")
+        return Step(self._say(result.observation), 0.0 if result.reward is None else result.reward, bool(result.done))
 
     def step(self, action: Action) -> Answer:
         try:
@@ -74,7 +82,7 @@ class _Episode:
         result = self._session.step(meant)
         if self._connected() is not self._socket:  # a new session, in which this episode never began, has answered
             raise ConnectionError("the server was lost in the middle of the episode")
-        return Step(self._say(result.observation), float(result.reward or 0), bool(result.done))
+        return self._stepped(result, last=action.last)
 
     def _connected(self) -> Any:
         """The socket of the session: OpenEnv's client makes another one, without a word, where it was lost."""

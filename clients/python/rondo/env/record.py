@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from datetime import datetime, timezone
 
 from ..facts import Fact
 from ..plane import Plane
@@ -24,8 +23,6 @@ class Record:
         self._plane, self._run = plane, run
         self._from = started.sequence + 1 if started.entity == rollout else 1
         self._subject = f"rondo.v1.{run}.rollout.{rollout}.>"
-        deadline = str(started.data["deadline"])
-        self._deadline = datetime.fromisoformat(deadline[:19] + ("+00:00" if deadline.endswith("Z") else deadline[-6:]))
         self.started = started.entity == rollout
         self.turns: list[Fact] = []
         #: Answers, the opening first; and all that was said, those facts included that give the word to another role.
@@ -33,10 +30,6 @@ class Record:
         self.said: list[Fact] = []
         self.stated = 0  # observations of this worker, which are in `observed` when they have been read
         self.over = self.failed = False
-
-    def left(self) -> float:
-        """Seconds until the plane ends the rollout."""
-        return (self._deadline - datetime.now(timezone.utc)).total_seconds()
 
     @property
     def grown(self) -> bool:

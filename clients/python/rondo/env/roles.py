@@ -19,7 +19,7 @@ from ..errors import IntakeError
 from ..facts import Fact
 from .arguments import unicode
 from .environment import MAX_OBSERVED, MAX_STATE, Action, Task, components
-from .episode import GRACE, Stage, task_of
+from .episode import Stage, task_of
 from .rating import failure
 from .record import Record
 from .thread import Thread
@@ -228,9 +228,8 @@ class _Episode:
         await record.read()
 
     async def _try(self, what: str, function: Callable[[], Any]) -> Any:
-        left = max(0.0, min(record.left() for record in self._known.records.values()))
         try:
-            return await self._thread.call(function, seconds=min(self._stage.seconds, left + GRACE))
+            return await self._thread.call(function, seconds=self._stage.seconds)
         except Exception as error:
             self._broken = isinstance(error, TimeoutError)
             raise _Stopped(failure(what, error)) from None

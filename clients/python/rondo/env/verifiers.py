@@ -64,8 +64,12 @@ class Tasks:
 
 
 def parts(trace: Any) -> dict[str, float]:
-    """The reward of a trace that was scored, and its parts."""
-    known = {name: reward.score for name, reward in trace.rewards.items() if reward is not None}
+    """The reward of a trace that was scored, and its parts. ValueError for one without a score: their sum would count it as 0."""
+    if not trace.rewards:
+        raise ValueError("the task has no rewards")
+    if unscored := [name for name, reward in trace.rewards.items() if reward is None or reward.score is None]:
+        raise ValueError(f"rewards without a score: {', '.join(unscored)}")
+    known = {name: reward.score for name, reward in trace.rewards.items()}
     known |= {name: value for name, value in trace.metrics.items() if value is not None}
     if "reward" in known:
         raise ValueError('a reward or metric of the task has the name "reward", which is that of their sum')

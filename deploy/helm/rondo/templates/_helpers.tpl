@@ -99,7 +99,6 @@ is `service`. It is YAML with the one key "workloads".
 - {name: AWS_SECRET_ACCESS_KEY_FILE, value: /keys/s3.secret}
 - {name: RONDO_LOG_FORMAT, value: {{ .Values.logFormat | quote }}}
 - {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ .Values.tracing.endpoint | quote }}}
-- {name: OTEL_EXPORTER_OTLP_PROTOCOL, value: {{ .Values.tracing.protocol | quote }}}
 {{- end }}
 
 {{/* The volume with the keys of one user: (dict "user" NAME "ctx" $). */}}

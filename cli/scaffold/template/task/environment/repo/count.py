@@ -1,0 +1,5 @@
+"""Prints how many words standard input has."""
+
+import sys
+
+print(len(sys.stdin.read().split(" ")))
