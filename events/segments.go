@@ -16,11 +16,11 @@ const (
 	// begins the rest. Harnesses that sum their history up do so, and so do agents that begin a second subagent of one kind.
 	CauseCompacted    = "compacted"
 	CauseSibling      = "sibling"   // another turn went on from the same place before
-	CauseConversation = "unrelated" // it began another conversation, as of a subagent or for a title
+	CauseUnrelated = "unrelated" // it began another conversation, as of a subagent or for a title
 )
 
 // SegmentCauses are all of them.
-var SegmentCauses = []string{CauseThoughts, CauseDrift, CauseHistory, CauseSummary, CauseTools, CauseSystem, CauseRewritten, CauseCompacted, CauseSibling, CauseConversation}
+var SegmentCauses = []string{CauseThoughts, CauseDrift, CauseHistory, CauseSummary, CauseTools, CauseSystem, CauseRewritten, CauseCompacted, CauseSibling, CauseUnrelated}
 
 // Thought reports whether a turn holds thoughts, which templates may leave out of later prompts.
 func (t *TurnSampled) Thought() bool {

@@ -19,7 +19,7 @@ var causeText = map[string]string{
 	events.CauseRewritten:    ": the harness changed what was said before",
 	events.CauseCompacted:    ": the harness has a shorter history, with none of the answers before",
 	events.CauseSibling:      ": another turn went on from there before",
-	events.CauseConversation: ": the harness began another conversation",
+	events.CauseUnrelated: ": the harness began another conversation",
 }
 
 // causeOf is why a turn begins a segment, "" where nobody recorded it.
@@ -73,7 +73,7 @@ func (s *shownRollout) samples() string {
 	if counts := counted(events.CauseThoughts, events.CauseDrift, events.CauseHistory); counts != "" {
 		began = append(began, "as prompts did not repeat "+counts)
 	}
-	if counts := counted(events.CauseTools, events.CauseSystem, events.CauseRewritten, events.CauseCompacted, events.CauseSibling, events.CauseConversation); counts != "" {
+	if counts := counted(events.CauseTools, events.CauseSystem, events.CauseRewritten, events.CauseCompacted, events.CauseSibling, events.CauseUnrelated); counts != "" {
 		began = append(began, "as the harness went another way: "+counts)
 	}
 	if len(began) == 0 {

@@ -116,7 +116,7 @@ func (t *tree) beginning(a *ask) string {
 		}
 	}
 	if cause == "" && len(t.turns) > 0 {
-		cause = events.CauseConversation
+		cause = events.CauseUnrelated
 	}
 	return cause
 }

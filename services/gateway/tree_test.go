@@ -173,7 +173,7 @@ func TestWhyASampleBegins(t *testing.T) {
 		"another prompt":    {[]events.TurnSampled{first}, more, []int32{9, 2, 3, 4, 5, 6}, events.CauseHistory},
 		"back over a turn":  {[]events.TurnSampled{first, second}, more, []int32{1, 2, 3, 4, 5, 8}, events.CauseSibling},
 		"by text alone":     {[]events.TurnSampled{first}, more, nil, ""},
-		"another talk":      {[]events.TurnSampled{first}, talk{{Role: "system", Content: "s"}, {Role: "user", Content: "x"}}, []int32{9}, events.CauseConversation},
+		"another talk":      {[]events.TurnSampled{first}, talk{{Role: "system", Content: "s"}, {Role: "user", Content: "x"}}, []int32{9}, events.CauseUnrelated},
 		"a shorter talk": {[]events.TurnSampled{first, second},
 			talk{{Role: "user", Content: "x"}, {Role: "user", Content: "y"}, {Role: "user", Content: "z"}}, []int32{9}, events.CauseCompacted},
 	} {

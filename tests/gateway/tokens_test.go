@@ -294,7 +294,7 @@ func TestHarnessesByTokens(t *testing.T) {
 			talk = k.ask("More.", "b", append(talk, result(talk, "seen"))...)
 			k.ask("Read.", "", append(sub, result(sub, "seen"))...)
 			k.ask("Done.", "", append(talk, result(talk, "seen"))...)
-		}, []string{" 0", "system 1 3 5", "conversation 2 4"}},
+		}, []string{" 0", "system 1 3 5", "unrelated 2 4"}},
 		"GLM": {"GLM", func(k *talker) {
 			talk := begin(k)
 			talk[2] = with(talk[2], dropped)
