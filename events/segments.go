@@ -14,8 +14,8 @@ const (
 	CauseRewritten = "rewritten" // it changed what was said before, or left a part out
 	// CauseCompacted: the tools and the system's words are those of an earlier conversation, the rest is shorter than that one, and no answer of it
 	// begins the rest. Harnesses that sum their history up do so, and so do agents that begin a second subagent of one kind.
-	CauseCompacted    = "compacted"
-	CauseSibling      = "sibling"   // another turn went on from the same place before
+	CauseCompacted = "compacted"
+	CauseSibling   = "sibling"   // another turn went on from the same place before
 	CauseUnrelated = "unrelated" // it began another conversation, as of a subagent or for a title
 )
 

@@ -71,11 +71,17 @@ func BeMember() {
 	os.Exit(0)
 }
 
+// process is a server that was started.
+type process struct {
+	*exec.Cmd
+	ended chan struct{}
+}
+
 // Members is a cluster of servers that are processes of their own, with a wire between each two of them, and between clients and each.
 type Members struct {
 	t       testing.TB
 	members []member
-	running []*exec.Cmd
+	running []*process
 	routes  map[[2]int]*Wire // from, to
 	clients []*Wire
 }
@@ -94,7 +100,7 @@ func StartMembers(t testing.TB, n int, always bool) *Members {
 func StartMembersIn(t testing.TB, dirs []string, always bool) *Members {
 	t.Helper()
 	n := len(dirs)
-	c := &Members{t: t, members: make([]member, n), running: make([]*exec.Cmd, n), routes: map[[2]int]*Wire{}, clients: make([]*Wire, n)}
+	c := &Members{t: t, members: make([]member, n), running: make([]*process, n), routes: map[[2]int]*Wire{}, clients: make([]*Wire, n)}
 	ports := FreePorts(t, 2*n)
 	for i := range n {
 		c.members[i] = member{Name: fmt.Sprintf("n%d", i), Port: ports[i], Routed: ports[n+i], Dir: dirs[i], Always: always}
@@ -111,6 +117,13 @@ func StartMembersIn(t testing.TB, dirs []string, always bool) *Members {
 	}
 	t.Cleanup(func() {
 		for i := range n {
+			if p := c.running[i]; p != nil && t.Failed() {
+				select {
+				case <-p.ended:
+					t.Logf("server %d has ended by itself: %v", i, p.ProcessState)
+				default:
+				}
+			}
 			c.Kill(i)
 			if t.Failed() {
 				log, _ := os.ReadFile(c.members[i].Dir + ".log")
@@ -139,29 +152,38 @@ func (c *Members) Start(i int) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.running[i] = cmd
+	p := &process{cmd, make(chan struct{})}
+	go func() {
+		defer close(p.ended)
+		_ = cmd.Wait()
+	}()
+	c.running[i] = p
 }
 
 // Kill ends some servers at once, all in the same moment.
 func (c *Members) Kill(servers ...int) {
 	for _, i := range servers {
-		if cmd := c.running[i]; cmd != nil {
-			_ = cmd.Process.Kill()
+		if p := c.running[i]; p != nil {
+			_ = p.Process.Kill()
 		}
 	}
 	for _, i := range servers {
-		if cmd := c.running[i]; cmd != nil {
-			_ = cmd.Wait()
-			c.running[i] = nil
-		}
+		c.end(i)
 	}
 }
 
 // Stop lets a server end as in an upgrade: it gives up what it leads first.
 func (c *Members) Stop(i int) {
-	if cmd := c.running[i]; cmd != nil {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
+	if p := c.running[i]; p != nil {
+		_ = p.Process.Signal(syscall.SIGTERM)
+		c.end(i)
+	}
+}
+
+// end waits for a server that was told to end.
+func (c *Members) end(i int) {
+	if p := c.running[i]; p != nil {
+		<-p.ended
 		c.running[i] = nil
 	}
 }
