@@ -114,10 +114,10 @@ type JudgementRules struct {
 	// MinReward and MinPass are what the version must reach; absent: nothing.
 	MinReward *float64 `json:"min_reward,omitempty"`
 	MinPass   *float64 `json:"min_pass,omitempty" jsonschema:"minimum=0,maximum=1"`
-	// Better asks for a figure that is significantly better, where one that is not significantly worse is enough otherwise.
+	// Better asks for a figure that is significantly better, where one that loses no more than MaxLoss is enough otherwise.
 	Better bool `json:"better,omitempty"`
-	// MaxLoss is how far below 0 the interval of the difference may reach; absent: that does not matter.
-	MaxLoss *float64 `json:"max_loss,omitempty" jsonschema:"minimum=0"`
+	// MaxLoss is how far below 0 the interval of the difference may reach: what is not known to be as good does not pass.
+	MaxLoss float64 `json:"max_loss" jsonschema:"minimum=0"`
 	// MaxFailed is the share of failed attempts above which there is no result.
 	MaxFailed float64 `json:"max_failed" jsonschema:"minimum=0,maximum=1"`
 	// Rollouts is how many outcomes a canary needs of either version.

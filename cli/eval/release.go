@@ -23,7 +23,6 @@ type releaseOptions struct {
 	rules      events.JudgementRules
 	minReward  float64
 	minPass    float64
-	maxLoss    float64
 	canaryFor  time.Duration
 	production []string
 	once       bool
@@ -39,7 +38,7 @@ func NewRelease(g *app.Global) *cobra.Command {
 			k: []int{1}, attempts: 4, seed: 1, temperature: standard.Sampling.Temperature, turns: standard.Limits.Turns, endpoint: runfile.BuiltinEndpoint, passAt: 1, since: -1,
 		},
 		when:      release.Options{Share: 0.1},
-		rules:     events.JudgementRules{By: release.ByReward, MaxFailed: 0.2, Rollouts: 100, Confidence: 0.95, Resamples: 10_000},
+		rules:     events.JudgementRules{By: release.ByReward, MaxLoss: 0.05, MaxFailed: 0.2, Rollouts: 100, Confidence: 0.95, Resamples: 10_000},
 		canaryFor: 24 * time.Hour,
 	}
 	cmd := &cobra.Command{
@@ -51,8 +50,8 @@ func NewRelease(g *app.Global) *cobra.Command {
      outcome, and is compared with the others.
   3. The version is promoted, or taken back.
 
-A version passes unless --by is significantly worse than that of the promoted one, or another rule is broken. Not significantly worse does not say as
-good: use --max-loss to bound the loss that the interval leaves possible, and tasks and attempts enough for it.
+A version passes if the interval of the difference to the promoted one, in --by, reaches at most --max-loss below 0, and no other rule is broken. What is
+not known to be as good does not pass: give the gate tasks and attempts enough, and the canary rollouts enough, for an interval that narrow.
 
 Each judgement is a fact on the policy's chain (weights.judged), with its rules, its figures and the recorded rollouts that they are of, and each
 promotion names the judgement that it follows from. All else follows from these facts: a command that was killed goes on where it was, and two
@@ -103,7 +102,7 @@ func (o *releaseOptions) addFlags(f *pflag.FlagSet) {
 	f.Float64Var(&o.minReward, "min-reward", 0, "mean reward that a version must reach; without it none")
 	f.Float64Var(&o.minPass, "min-pass", 0, "pass@1 that a version must reach; without it none")
 	f.BoolVar(&o.rules.Better, "better", false, "promote only versions that are significantly better")
-	f.Float64Var(&o.maxLoss, "max-loss", 0, "how far below the promoted version the interval of the difference may reach; without it any way")
+	f.Float64Var(&o.rules.MaxLoss, "max-loss", o.rules.MaxLoss, "how far below the promoted version the interval of the difference may reach")
 	f.Float64Var(&o.rules.MaxFailed, "max-failed", o.rules.MaxFailed, "share of failed attempts above which there is no result")
 	f.Float64Var(&o.rules.Confidence, "confidence", o.rules.Confidence, "confidence of the intervals, and 1 - the level of significance")
 
@@ -124,7 +123,7 @@ func (o *releaseOptions) check(given func(string) bool) error {
 	for name, p := range map[string]struct {
 		value float64
 		into  **float64
-	}{"min-reward": {o.minReward, &o.rules.MinReward}, "min-pass": {o.minPass, &o.rules.MinPass}, "max-loss": {o.maxLoss, &o.rules.MaxLoss}} {
+	}{"min-reward": {o.minReward, &o.rules.MinReward}, "min-pass": {o.minPass, &o.rules.MinPass}} {
 		if given(name) {
 			*p.into = &p.value
 		}
@@ -141,8 +140,8 @@ func (o *releaseOptions) check(given func(string) bool) error {
 		return fmt.Errorf("--by %q: must be %s or %s", o.rules.By, release.ByReward, release.ByPass)
 	case !(o.minPass >= 0 && o.minPass <= 1):
 		return fmt.Errorf("--min-pass %g: must be 0 to 1", o.minPass)
-	case !(o.maxLoss >= 0):
-		return fmt.Errorf("--max-loss %g: must be at least 0", o.maxLoss)
+	case !(o.rules.MaxLoss >= 0):
+		return fmt.Errorf("--max-loss %g: must be at least 0", o.rules.MaxLoss)
 	case !(o.rules.MaxFailed >= 0 && o.rules.MaxFailed <= 1):
 		return fmt.Errorf("--max-failed %g: must be 0 to 1", o.rules.MaxFailed)
 	case !(o.rules.Confidence > 0 && o.rules.Confidence < 1):

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/rondo-rl/rondo/evaluation"
 	"github.com/rondo-rl/rondo/events"
@@ -64,9 +65,18 @@ func judgeGate(j *events.WeightsJudged, version, against []evaluation.Attempt, m
 		j.Verdict, j.Reasons = events.JudgedNoResult, []string{err.Error()}
 		return nil
 	}
+	if least := leastTasks(j.Rules.Confidence); c.Reward.Tasks < least {
+		j.Verdict, j.Reasons = events.JudgedNoResult, []string{fmt.Sprintf("both tried %d tasks: fewer than %d can't show a loss, not even one on each of them", c.Reward.Tasks, least)}
+		return nil
+	}
 	j.Figures = []events.JudgedFigure{figure(ByReward, c.Reward), figure(ByPass, c.PassAt[0])}
 	conclude(j)
 	return nil
+}
+
+// leastTasks is how many tasks it takes for a loss to be significant. The paired test swaps the signs of n tasks' differences: a loss on all of them has p = 2·2⁻ⁿ.
+func leastTasks(confidence float64) int {
+	return int(math.Ceil(1 - math.Log2(1-confidence) - 1e-9))
 }
 
 // judgeCanary compares the rollouts in production.
@@ -148,8 +158,8 @@ func conclude(j *events.WeightsJudged) {
 		case j.Rules.Better && f.Verdict != evaluation.Better:
 			j.Reasons = append(j.Reasons, fmt.Sprintf("%s is not significantly better: %+.4g (p = %.3g)", name, f.Difference, f.P))
 		}
-		if most := j.Rules.MaxLoss; most != nil && f.Low < -*most-1e-9 {
-			j.Reasons = append(j.Reasons, fmt.Sprintf("%s may be lower by %.4g, more than %.4g", name, -f.Low, *most))
+		if most := j.Rules.MaxLoss; f.Low < -most-1e-9 {
+			j.Reasons = append(j.Reasons, fmt.Sprintf("%s may be lower by %.4g, more than %.4g", name, -f.Low, most))
 		}
 	}
 	if j.Verdict = events.JudgedPassed; len(j.Reasons) > 0 {
