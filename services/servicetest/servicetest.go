@@ -20,9 +20,6 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// patience bounds how long a test waits for a fact: a busy machine is slow, a missing fact never comes.
-const patience = time.Minute
-
 // Env is what a service is given, with a directory of its own.
 func Env(t testing.TB, log *eventlog.Log) pipeline.Env {
 	return pipeline.Env{
@@ -123,7 +120,7 @@ var errEnough = errors.New("enough")
 // Wait waits until n events of a type and entity ("*" is any) are on a run's stream, and returns them.
 func Wait(t testing.TB, log *eventlog.Log, run string, typ events.Type, entity string, n int) []events.Event {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
 	filter := events.Event{Run: run, Type: typ, Entity: entity}.Subject()
 	if typ.Routed() {
