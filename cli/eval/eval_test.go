@@ -142,7 +142,7 @@ tool calls in a turn that has any                                  1.00     1.00
 of these turns, those with several calls                           0%       0%
 failed tool calls                                                  100%     100%
 training samples                                                   1.0 (1)  1.0 (1)
-of the sampled tokens, those in samples that were not constrained  75%      75%
+of the sampled tokens, those in samples that were neither masked nor constrained  75%      75%
 `) {
 		t.Errorf("%v\n%s", err, out)
 	}
