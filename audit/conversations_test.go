@@ -9,9 +9,9 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// TestConversations: turns say of their conversations what the run's rules say, the end of the episode
+// TestConversationsAreAudited: turns say of their conversations what the run's rules say, the end of the episode
 // counts what they mask, and no row of a batch trains on it.
-func TestConversations(t *testing.T) {
+func TestConversationsAreAudited(t *testing.T) {
 	rules := []runfile.ConversationRule{{Name: "titles", System: "title", Train: new(false)}}
 	main, title := &events.Conversation{Tree: runfile.TreeMain}, &events.Conversation{Tree: runfile.TreeBeside, Rule: "titles", Masked: true}
 	turn := func(n, after int, is *events.Conversation) events.TurnSampled {
