@@ -3,6 +3,7 @@ package audit
 import (
 	"testing"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/events"
 )
 
@@ -34,7 +35,7 @@ func TestAgents(t *testing.T) {
 		"recalled what never was": {[]fact{called, turn(0), restart(1), ended(1, 0)}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, checker := &rolloutState{}, &Checker{}
+			r, checker := &rolloutState{}, &Checker{books: &books.Run{}}
 			var err error
 			for i, f := range c.facts {
 				e, failed := events.New("r", f.typ, "g000001-0", events.AgentCall, f.data)

@@ -112,6 +112,8 @@ func (c *Checker) mask(feed runfile.Feed, m events.Member, r *rolloutState, asOf
 		return "invalidated"
 	case r.scored.TextOnly:
 		return "no token ids"
+	case r.episode.Unsampled() && len(r.maskedTokens(r.episode)) > 0:
+		return storage.LeftMasked
 	case r.episode.Unsampled():
 		return storage.LeftUnsampled
 	case r.episode.OnlyConstrained() && !filters.TrainConstrained:

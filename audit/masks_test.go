@@ -25,11 +25,17 @@ func TestMasks(t *testing.T) {
 		"all constrained":        {events.RolloutFinished{StopReason: events.StopFinished, Sampled: 3, Constrained: 3}, runfile.Filters{}, "constrained"},
 		"some constrained":       {events.RolloutFinished{StopReason: events.StopFinished, Sampled: 3, Constrained: 2}, runfile.Filters{}, ""},
 		"constrained by the run": {events.RolloutFinished{StopReason: events.StopFinished, Sampled: 3, Constrained: 3}, runfile.Filters{TrainConstrained: true}, ""},
+		"all masked":             {events.RolloutFinished{StopReason: events.StopFinished, Masked: map[string]int{"titles": 3}}, runfile.Filters{}, "conversations"},
+		"some masked":            {events.RolloutFinished{StopReason: events.StopFinished, Sampled: 3, Masked: map[string]int{"titles": 3}}, runfile.Filters{}, ""},
 	} {
 		cfg := runfile.DefaultRunConfig()
 		cfg.Filters = c.filters
+		r := &rolloutState{episode: c.episode}
+		if n := c.episode.Masked["titles"]; n > 0 {
+			r.masked, r.talks = map[int]int{0: n}, []*events.Conversation{{Rule: "titles", Masked: true}}
+		}
 		checker := &Checker{books: &books.Run{Rollouts: books.Rollouts{Config: cfg}}}
-		if got := checker.mask(runfile.Feed{}, events.Member{}, &rolloutState{episode: c.episode}, 1); got != c.want {
+		if got := checker.mask(runfile.Feed{}, events.Member{}, r, 1); got != c.want {
 			t.Errorf("%s: masked as %q, want %q", name, got, c.want)
 		}
 	}

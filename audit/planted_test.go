@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -40,6 +41,13 @@ func TestPlantedFaults(t *testing.T) {
 		"start lost":  {RuleTurns, func(p *tape) { p.remove(events.RolloutStartedType, "g000001-0") }},
 		"call unanswered": {RuleTurns, func(p *tape) {
 			edit(p, events.ToolsCompletedType, "g000001-0", func(d *events.ToolsCompleted) { d.Results = nil })
+		}},
+		"masked, and trained on": {RuleBatch, func(p *tape) {
+			rule := runfile.ConversationRule{Name: "all", Tree: runfile.TreeMain, Train: new(false)}
+			edit(p, events.RunOpenedType, "r", func(d *events.RunOpened) { d.Config.Conversations = []runfile.ConversationRule{rule} })
+			edit(p, events.TurnSampledType, "g000001-0", func(d *events.TurnSampled) {
+				d.Conversation = &events.Conversation{Tree: rule.Tree, Rule: rule.Name, Masked: true}
+			})
 		}},
 		"two outcomes": {RuleOutcome, func(p *tape) {
 			p.state(events.RolloutFailedType, "g000001-0", "0", events.RolloutFailed{Stage: events.StageScorer, Class: events.ClassDeadline})

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,11 +24,15 @@ type rolloutState struct {
 	// observations counts the words of its environment; rated is what the run's reward function says.
 	observations int
 	// passed: another role of its episode has the word before the last turn is answered.
-	passed   bool
-	rated    *events.RolloutRated
-	called   string // the ordinal of a harness's call that is not answered
-	agent    bool   // the run's agent makes the episode
-	left     []int  // turns that are no part of it
+	passed bool
+	rated  *events.RolloutRated
+	called string // the ordinal of a harness's call that is not answered
+	agent  bool   // the run's agent makes the episode
+	left   []int  // turns that are no part of it
+	// talks are the conversations of the turns, in runs that have rules of them, and masked the sampled
+	// tokens of those that are not trained on, by turn.
+	talks    []*events.Conversation
+	masked   map[int]int
 	finished bool
 	outcome  events.Type
 	reward   float64
@@ -104,6 +109,9 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 		if err != nil {
 			return err
 		}
+		if err := c.conversation(r, turn); err != nil {
+			return err
+		}
 		return r.sampled(turn, r.agent || events.External(e.Entity))
 	case events.ToolsCompletedType:
 		tools, err := events.Data[events.ToolsCompleted](e)
@@ -152,6 +160,9 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 		r.finished, r.episode = true, finished
 		if err == nil && r.turns > 0 && (finished.Turns != r.turns-len(r.left) || finished.Steps != r.steps) {
 			err = fmt.Errorf("it says that there were %d turns and %d steps, but there were %d and %d", finished.Turns, finished.Steps, r.turns-len(r.left), r.steps)
+		}
+		if masked := r.maskedTokens(finished); err == nil && !maps.Equal(finished.Masked, masked) {
+			err = fmt.Errorf("it says that its run masks %v tokens by rule, but its turns say %v", finished.Masked, masked)
 		}
 		return err
 	case events.RolloutScoredType:

@@ -76,6 +76,9 @@ func (c *Checker) trajectory(e events.Event, feed runfile.Feed, ready events.Bat
 		if slices.ContainsFunc(row.Turns, func(span storage.TurnSpan) bool { return slices.Contains(r.left, int(span.Turn)) }) {
 			c.find(RuleBatch, e, "sample %d of rollout %s has turns that are no part of the episode: its agent left %v behind", i, row.Rollout, r.left)
 		}
+		if rule, is := r.maskedIn(row); is {
+			c.find(RuleBatch, e, "sample %d of rollout %s trains on turns that rule %s of the run masks", i, row.Rollout, rule)
+		}
 		if row.Reward != number32(r.reward) || row.DispatchVersion != r.version || int64(row.Staleness) != version-r.version {
 			c.find(RuleBatch, e, "rollout %s: reward %g, dispatch version %d, staleness %d in the files; the facts say %g, %d, %d",
 				row.Rollout, row.Reward, row.DispatchVersion, row.Staleness, r.reward, r.version, version-r.version)

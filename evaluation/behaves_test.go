@@ -49,7 +49,7 @@ const behavedMarkdown = "## Behaviour\n\nMeans for each scored attempt, with med
 	"| tool calls before the first one that changed the workspace | 3.0 (3) | – |\n" +
 	"| failed tool calls | 33% | – |\n" +
 	"| training samples | 1.0 (1) | 1.0 (1) |\n" +
-	"| of the sampled tokens, those in samples that were not constrained | 0% | 0% |\n" +
+	"| of the sampled tokens, those that can be trained on | 0% | 0% |\n" +
 	"| why later samples began | `drift 2` | `–` |\n"
 
 // TestBehaviourBesideEachOther: a report has the behaviour of both sides beside each other, and that of every version.

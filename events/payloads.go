@@ -194,6 +194,8 @@ type TurnSampled struct {
 	// Root is the digest of what stands in a harness's prompt beside its messages: the tools that it offered, in their order, and what it told the chat template.
 	// Absent where that was nothing.
 	Root string `json:"root,omitempty" jsonschema:"maxLength=64"`
+	// Conversation is what the run's `conversations` say of the turn's, the same of all its turns. Absent in runs without such rules.
+	Conversation *Conversation `json:"conversation,omitempty"`
 	// Summary is set of a turn in which the model summed its work up, as the context was full: the next turn's prompt has Content in place of
 	// everything that was said before. Rollouts that ran elsewhere have none.
 	Summary *Summary `json:"summary,omitempty"`
@@ -229,6 +231,15 @@ type TurnSampled struct {
 	StartedAt       time.Time `json:"started_at"`
 	// LatencyMS is how long the request took that was answered. Waiting for a slot, and tries that failed, are not in it.
 	LatencyMS float64 `json:"latency_ms"`
+}
+
+// Conversation is one of a rollout's, as it was judged when it began.
+type Conversation struct {
+	// Tree is which one it is, runfile.TreeMain or runfile.TreeBeside.
+	Tree string `json:"tree" jsonschema:"enum=main,enum=beside"`
+	// Rule is the first of the run's rules that takes it, "" for none. Masked: it is not trained on.
+	Rule   string `json:"rule,omitempty" jsonschema:"maxLength=64"`
+	Masked bool   `json:"masked,omitempty"`
 }
 
 // TurnSampled.Lacks may name these, and token columns: those that the run asks for and the answer lacks for some of its tokens.
@@ -319,7 +330,9 @@ type RolloutFinished struct {
 	StopReason string `json:"stop_reason"`
 	Turns      int    `json:"turns"`
 	Tokens     int    `json:"tokens"`  // over all samples
-	Sampled    int    `json:"sampled"` // those of them that the model sampled
+	Sampled    int    `json:"sampled"` // those of them that the model sampled, without Masked
+	// Masked counts the tokens that were sampled in conversations that are not trained on, by the rule of the run that says so.
+	Masked map[string]int `json:"masked,omitempty" jsonschema:"maxProperties=32"`
 	// Constrained is how many of the sampled tokens are of turns that were constrained.
 	Constrained int          `json:"constrained,omitempty" jsonschema:"minimum=0"`
 	Samples     int          `json:"samples"`

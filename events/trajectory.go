@@ -18,7 +18,7 @@ func (t TurnSampled) Row(segment int32) (storage.Message, error) {
 	calls, err := CallsText(t.ToolCalls)
 	mask := make([]bool, len(t.TokenIDs))
 	for i := range mask {
-		mask[i] = true
+		mask[i] = t.MaskedBy() == ""
 	}
 	thoughts := ""
 	if t.Reasoning != nil {
@@ -118,6 +118,30 @@ func (t *TurnSampled) Unoffered() {
 func (f RolloutFinished) OnlyConstrained() bool {
 	return f.Constrained > 0 && f.Constrained >= f.Sampled
 }
+
+// MaskedBy is the rule of the run's `conversations` for which the turn is not trained on, "" for none.
+func (t *TurnSampled) MaskedBy() string {
+	if t.Conversation == nil || !t.Conversation.Masked {
+		return ""
+	}
+	return t.Conversation.Rule
+}
+
+// MaskedTokens counts the sampled tokens of turns that are not trained on, by the rule that says so.
+func MaskedTokens(turns []TurnSampled) (tokens map[string]int) {
+	for _, t := range turns {
+		if rule := t.MaskedBy(); rule != "" && len(t.TokenIDs) > 0 {
+			if tokens == nil {
+				tokens = map[string]int{}
+			}
+			tokens[rule] += len(t.TokenIDs)
+		}
+	}
+	return tokens
+}
+
+// OnlyMasked reports whether all that was sampled in an episode is of conversations that are not trained on.
+func (f RolloutFinished) OnlyMasked() bool { return f.Unsampled() && len(f.Masked) > 0 }
 
 // Unsampled reports whether the model sampled not a single token that could be trained on, though its server gives tokens.
 func (f RolloutFinished) Unsampled() bool { return !f.TextOnly && f.Sampled == 0 }

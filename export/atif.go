@@ -96,7 +96,12 @@ func toATIF(whole *storage.Trajectory, b branch, of int, line Rollout) *atifTraj
 		if i < b.copied {
 			step.Copied, step.LLMCalls = true, nil
 		}
-		if !t.TextOnly && !step.Copied {
+		masked := t.Masked[m.Segment]
+		if masked != "" { // a model was asked for it, and what it said is not trained on
+			once := 1
+			step.Extra["masked"], step.Copied, step.LLMCalls = masked, false, &once
+		}
+		if !t.TextOnly && !step.Copied && masked == "" {
 			step.Metrics = generated(m, context, withPrompts)
 			d.FinalMetrics.PromptTokens += step.Metrics.PromptTokens
 			d.FinalMetrics.CompletionTokens += step.Metrics.CompletionTokens

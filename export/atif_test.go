@@ -94,6 +94,30 @@ func TestATIF(t *testing.T) {
 	}
 }
 
+// TestMaskedATIF: what the run does not train on is told as a step of its agent, by which rule it is
+// masked, and without tokens that could be trained on.
+func TestMaskedATIF(t *testing.T) {
+	tr := talkative()
+	tr.Masked = map[int32]string{}
+	for i := range tr.Messages {
+		m := &tr.Messages[i]
+		m.LossMask, tr.Masked[m.Segment] = make([]bool, len(m.TokenIDs)), "titles"
+		if m.Role == "assistant" {
+			m.PolicyVersion, m.Versions = -1, nil
+		}
+	}
+	reward := 1.0
+	d := toWholeATIF(tr, Rollout{Reward: &reward})
+	document, err := encodeATIF(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	validATIF(t, document)
+	if s := d.Steps[2]; s.Extra["masked"] != "titles" || s.Copied || s.Metrics != nil || *s.LLMCalls != 1 {
+		t.Errorf("a masked step: %+v", s)
+	}
+}
+
 // toWholeATIF is the document of a rollout that is one conversation.
 func toWholeATIF(t *storage.Trajectory, line Rollout) *atifTrajectory {
 	return toATIF(t, branch{messages: t.Messages}, 1, line)

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -8,6 +9,9 @@ import (
 )
 
 const trajectoryKind = "trajectory"
+
+// maskedKey is the metadata that names the segments that are not trained on.
+const maskedKey = "masked"
 
 // messageRow is a Message with the names that let rows of many files stand in one table.
 type messageRow struct {
@@ -102,6 +106,13 @@ func (t *Trajectory) metadata() (*metadata, error) {
 	meta.addInt("sampled_tokens", int64(sampled))
 	meta.addInt("min_policy_version", low)
 	meta.addInt("max_policy_version", high)
+	if len(t.Masked) > 0 {
+		text, err := json.Marshal(t.Masked)
+		if err != nil {
+			return nil, err
+		}
+		meta.add(maskedKey, string(text))
+	}
 	return meta, nil
 }
 
@@ -127,7 +138,11 @@ func decodeTrajectory(file []byte) (*Trajectory, error) {
 	var versionErr, textErr error
 	t.DispatchVersion, versionErr = strconv.ParseInt(meta["dispatch_version"], 10, 64)
 	t.TextOnly, textErr = strconv.ParseBool(meta["text_only"])
-	if err := errors.Join(versionErr, textErr); err != nil {
+	var maskedErr error
+	if text, given := meta[maskedKey]; given {
+		maskedErr = json.Unmarshal([]byte(text), &t.Masked)
+	}
+	if err := errors.Join(versionErr, textErr, maskedErr); err != nil {
 		return nil, fmt.Errorf("%w: metadata: %w", ErrCorrupt, err)
 	}
 	if len(rows) > 0 {

@@ -44,6 +44,8 @@ type Sample struct {
 	PromptLength              int32 // tokens before the first sampled one
 	Truncated                 bool  // the last generation was cut: the model did not end it
 	TextOnly                  bool  // the sampler gave no token ids: there are no tokens
+	// Masked is the rule of the run for which a trajectory's sample is not trained on, "" for none. No sample of a batch has one.
+	Masked string
 
 	Tokens          []int32
 	LossMask        []bool    // true where the model sampled the token

@@ -45,3 +45,30 @@ func TestConstrainedFiles(t *testing.T) {
 		t.Error("marks of fewer tokens are written")
 	}
 }
+
+// TestMaskedFiles: which segments are not trained on goes through files, with the rule that says so. No
+// token of them counts, and those of the others do as ever.
+func TestMaskedFiles(t *testing.T) {
+	said := func(index int, mask bool) storage.Message {
+		return storage.Message{Index: int32(index), Turn: int32(index), Segment: int32(index), Role: "assistant",
+			TokenIDs: []int32{7, 8}, Logprobs: []float32{0, -1}, LossMask: []bool{false, mask}}
+	}
+	tr := &storage.Trajectory{Run: "r", Group: "g", Rollout: "g-0", Task: "t", StopReason: "finished",
+		Masked: map[int32]string{0: "titles", 2: "others"}, Messages: []storage.Message{said(0, false), said(1, true), said(2, false), said(3, false)}}
+	back, err := storage.DecodeTrajectory(encodeTrajectory(t, tr))
+	if err != nil || !reflect.DeepEqual(back, tr) {
+		t.Fatalf("%+v became %+v: %v", tr, back, err)
+	}
+	kept, left := storage.Trained(back.Samples())
+	if want := map[int]string{0: "conversations: titles", 2: "conversations: others", 3: storage.LeftUnsampled}; !reflect.DeepEqual(kept, []int{1}) || !reflect.DeepEqual(left, want) {
+		t.Errorf("kept %v, left %v", kept, left)
+	}
+	tr.Messages[2].LossMask[1] = true
+	if _, err := storage.EncodeTrajectory(tr); err == nil {
+		t.Error("a file that trains on what it says is masked is written")
+	}
+	tr.Messages[2].LossMask[1], tr.Masked = false, nil
+	if bytes.Contains(encodeTrajectory(t, tr), []byte("masked")) {
+		t.Error("a file without any has something of them")
+	}
+}

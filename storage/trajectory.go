@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rondo-rl/rondo/storage/tokencheck"
@@ -25,7 +26,7 @@ type Message struct {
 
 	TokenIDs []int32   // what this message added; all rows of a segment concatenated are the whole sample
 	Logprobs []float32 // sampler's natural log-probabilities, one per token; 0 where not sampled
-	LossMask []bool    // one per token; true where the model sampled it
+	LossMask []bool    // one per token; true where the model sampled it, false in all of Trajectory.Masked
 
 	PolicyVersion int64 // version that sampled the message; -1 where nothing was sampled, or nobody reported the version
 	// Versions are those of the message's tokens where they are several; PolicyVersion is the oldest of them then. Stale is not kept.
@@ -46,7 +47,9 @@ type Trajectory struct {
 	StopReason                string
 	DispatchVersion           int64 // policy version when the rollout was started
 	TextOnly                  bool  // the sampler gave no token ids: no message has any
-	Messages                  []Message
+	// Masked are the segments that the run does not train on, each with the name of its rule that says so.
+	Masked   map[int32]string
+	Messages []Message
 }
 
 // validate checks what every trajectory file promises; the error names the message.
@@ -57,6 +60,9 @@ func (t *Trajectory) validate() error {
 	for i := range t.Messages {
 		if err := t.Messages[i].validate(t.TextOnly); err != nil {
 			return fmt.Errorf("message %d: %w", i, err)
+		}
+		if m := &t.Messages[i]; t.Masked[m.Segment] != "" && slices.Contains(m.LossMask, true) {
+			return fmt.Errorf("message %d: its loss mask trains on segment %d, which rule %.80q masks", i, m.Segment, t.Masked[m.Segment])
 		}
 	}
 	return t.validateColumns()

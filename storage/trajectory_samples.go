@@ -18,6 +18,7 @@ func (t *Trajectory) Samples() []Sample {
 			at = len(samples)
 			place[m.Segment] = at
 			samples = append(samples, t.sample(at, lengths[m.Segment]))
+			samples[at].Masked = t.Masked[m.Segment]
 		}
 		samples[at].add(m)
 	}
@@ -57,6 +58,8 @@ func MaskConstrained(samples []Sample) {
 const (
 	LeftUnsampled   = "no sampled tokens"
 	LeftConstrained = "constrained"
+	// LeftMasked is that of a rollout of which the run masks all conversations. That of a sample names the rule behind it.
+	LeftMasked = "conversations"
 )
 
 // Trained are the indexes of the samples with a token that is trained on, and why each other one has none, by its index.
@@ -69,9 +72,13 @@ func Trained(samples []Sample) (kept []int, left map[int]string) {
 		case left == nil:
 			left = map[int]string{}
 		}
-		left[i] = LeftUnsampled
-		if slices.Contains(samples[i].Constrained, true) {
+		switch s := &samples[i]; {
+		case s.Masked != "":
+			left[i] = LeftMasked + ": " + s.Masked
+		case slices.Contains(s.Constrained, true):
 			left[i] = LeftConstrained
+		default:
+			left[i] = LeftUnsampled
 		}
 	}
 	return kept, left

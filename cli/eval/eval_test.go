@@ -135,14 +135,14 @@ func TestBehaviourOfBothSides(t *testing.T) {
 	if err != nil || !strings.Contains(out, `
 behaviour: means for each scored attempt, with medians in parentheses
 
-                                                                   first    first (first)
-turns                                                              2.0 (2)  2.0 (2)
-sampled tokens                                                     4.0 (4)  4.0 (4)
-tool calls in a turn that has any                                  1.00     1.00
-of these turns, those with several calls                           0%       0%
-failed tool calls                                                  100%     100%
-training samples                                                   1.0 (1)  1.0 (1)
-of the sampled tokens, those in samples that were not constrained  75%      75%
+                                                     first    first (first)
+turns                                                2.0 (2)  2.0 (2)
+sampled tokens                                       4.0 (4)  4.0 (4)
+tool calls in a turn that has any                    1.00     1.00
+of these turns, those with several calls             0%       0%
+failed tool calls                                    100%     100%
+training samples                                     1.0 (1)  1.0 (1)
+of the sampled tokens, those that can be trained on  75%      75%
 `) {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -42,6 +42,10 @@ func TestSamplesAreExplained(t *testing.T) {
 	if text := fmt.Sprint(s.header()); strings.Contains(text, "samples") {
 		t.Errorf("the header of one sample is %s", text)
 	}
+	s.Rollout.Finished = &events.RolloutFinished{Masked: map[string]int{"titles": 20, "others": 5}}
+	if text, want := fmt.Sprint(s.header()), "sampled tokens of conversations: 5 by rule others, 20 by rule titles"; !strings.Contains(text, want) {
+		t.Errorf("the header is %s, want %q in it", text, want)
+	}
 }
 
 // TestSamplesOfLeftTurns: what an agent has left behind is no sample and no reason for one; samples

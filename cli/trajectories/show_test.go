@@ -68,7 +68,8 @@ func TestHostileRollout(t *testing.T) {
 		Retried: []events.RolloutRetried{{Stage: evil, Class: evil, Message: evil}}, Dropped: []events.GroupDropped{{Feed: evil, Filter: evil}},
 		Batches: []episode.InBatch{{Feed: evil, Step: 1}, {Feed: evil, Step: 1, Masked: evil}},
 		Rollout: events.Rollout{
-			Failed: &events.RolloutFailed{Stage: evil, Class: evil, Message: evil}, Scored: &events.RolloutScored{Components: map[string]float64{evil: 1}},
+			Finished: &events.RolloutFinished{Masked: map[string]int{evil: 1}},
+			Failed:   &events.RolloutFailed{Stage: evil, Class: evil, Message: evil}, Scored: &events.RolloutScored{Components: map[string]float64{evil: 1}},
 			Tools: events.ToolAnswers{{Results: []events.ToolResult{{CallID: "a", ExitCode: &code}}, Network: &events.NetworkUse{
 				Requests: 9, Refused: 1, Fetches: []events.Fetch{{Method: evil, URL: evil, SHA256: evil}, {Method: evil, URL: evil, Refused: evil}}, All: &storage.Ref{Key: evil},
 			}}},

@@ -2,6 +2,8 @@ package trajectories
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,6 +94,13 @@ func (s *shownRollout) header() []app.Row {
 	fact("size", size, app.Plain)
 	if text := s.samples(); text != "" {
 		fact("samples", text, app.Plain)
+	}
+	if f := r.Finished; f != nil && len(f.Masked) > 0 {
+		var rules []string
+		for _, rule := range slices.Sorted(maps.Keys(f.Masked)) {
+			rules = append(rules, fmt.Sprintf("%d by rule %s", f.Masked[rule], app.Line(rule, 64)))
+		}
+		fact("untrained", "sampled tokens of conversations: "+strings.Join(rules, ", "), app.Plain)
 	}
 	if ended := r.AgentEnded(); ended != nil && ended.Recalled+len(ended.Left) > 0 {
 		fact("recalled", fmt.Sprintf("%d turns from the log, %d left behind", ended.Recalled, len(ended.Left)), app.Plain)

@@ -38,7 +38,7 @@ func tokenRows(m storage.Message, spelled bool) []app.Row {
 		}
 		tokens = append(tokens, app.Span{Text: text + " ", Style: likelihood(p)})
 	}
-	summary := fmt.Sprintf("%d tokens, none of them sampled", len(m.TokenIDs))
+	summary := fmt.Sprintf("%d tokens, none of them in the loss mask", len(m.TokenIDs))
 	if sampled > 0 {
 		summary = fmt.Sprintf("%d tokens sampled; log-probability %.4g in all, %.4g on average, %.4g at least (a token without a number: %g or more)",
 			sampled, sum, sum/float64(sampled), least, nearlyCertain)

@@ -163,11 +163,15 @@ func TestSamples(t *testing.T) {
 	for i, cause := range []string{"", events.CauseThoughts, events.CauseThoughts, events.CauseDrift, "later"} {
 		w.sampled("g000001-0", events.TurnSampled{Turn: i, CompletionTokens: 1, NewSegment: true, SegmentCause: cause})
 	}
-	w.event(events.RolloutFinishedType, "g000001-0", events.RolloutFinished{Samples: 5, Sampled: 4, Constrained: 1, StopReason: events.StopContext})
+	for i, rule := range []string{"titles", "small", "titles", "kept"} {
+		w.sampled("g000001-0", events.TurnSampled{Turn: 5 + i, CompletionTokens: 10, Conversation: &events.Conversation{Rule: rule, Masked: rule != "kept"}})
+	}
+	w.event(events.RolloutFinishedType, "g000001-0", events.RolloutFinished{Samples: 5, Sampled: 14, Constrained: 1, StopReason: events.StopContext})
 	w.event(events.RolloutScoredType, "g000001-0", events.RolloutScored{})
 	row := w.row()
 	same(t, "samples", row.Samples, &Figure{Rollouts: 1, Mean: 5, Median: 5, P90: 5})
-	same(t, "trainable", row.TrainableShare, new(3./5))
+	same(t, "trainable", row.TrainableShare, new(13./45))
+	same(t, "masked", row.MaskedTokens, map[string]int{"titles": 20, "small": 10})
 	same(t, "new samples", row.NewSamples, map[string]int{"thoughts": 2, "drift": 1, "later": 1})
 	same(t, "stop reasons", row.StopReasons, map[string]int{"context": 1})
 }

@@ -36,8 +36,10 @@ type Rollout struct {
 	// why they began.
 	Samples    int64
 	NewSamples map[string]int
-	// Trainable is how many of the sampled tokens stand in samples, and were not constrained.
+	// Trainable is how many of the sampled tokens stand in samples, and were neither masked nor constrained. Masked counts
+	// those of conversations that are not trained on, by the rule of the run that says so.
 	Trainable  int64
+	Masked     map[string]int
 	StopReason string
 	// Effort is nil where the scorer measured none.
 	Effort *RolloutEffort
@@ -153,8 +155,9 @@ func (r *underWay) turn(e events.Event) error {
 		Reasoning *struct {
 			Text string `json:"text"`
 		} `json:"reasoning"`
-		SegmentCause     string `json:"segment_cause"`
-		CompletionTokens int64  `json:"completion_tokens"`
+		SegmentCause     string               `json:"segment_cause"`
+		Conversation     *events.Conversation `json:"conversation"`
+		CompletionTokens int64                `json:"completion_tokens"`
 	}](e)
 	if err != nil {
 		return err
@@ -182,6 +185,9 @@ func (r *underWay) turn(e events.Event) error {
 		}
 	}
 	r.NewSamples = count(r.NewSamples, turn.SegmentCause, 1)
+	if is := turn.Conversation; is != nil && is.Masked {
+		r.Masked = count(r.Masked, is.Rule, int(tokens))
+	}
 	return nil
 }
 

@@ -56,7 +56,8 @@ var figures = []struct {
 	{"before edit", "tool calls before the first one that changed the workspace", func(r Row) string { return r.CallsBeforeEdit.text() }, false},
 	{"errors", "failed tool calls", func(r Row) string { return percent(r.FailedCallShare) }, false},
 	{"samples", "training samples", func(r Row) string { return r.Samples.text() }, false},
-	{"trainable", "of the sampled tokens, those in samples that were not constrained", func(r Row) string { return percent(r.TrainableShare) }, false},
+	{"trainable", "of the sampled tokens, those that can be trained on", func(r Row) string { return percent(r.TrainableShare) }, false},
+	{"masked", "sampled tokens that are not trained on, by the rule of conversations that says so", func(r Row) string { return byCount(r.MaskedTokens) }, true},
 	{"new samples", "why later samples began", func(r Row) string { return byCount(r.NewSamples) }, true},
 	{"stopped", "why rollouts stopped", func(r Row) string { return byCount(r.StopReasons) }, true},
 }

@@ -31,8 +31,10 @@ type Row struct {
 	// FailedCallShare is of the calls that were answered.
 	FailedCallShare *float64 `json:"failed_call_share,omitempty"`
 	Samples         *Figure  `json:"samples,omitempty"`
-	// TrainableShare is the part of the sampled tokens that stand in samples and were not constrained.
+	// TrainableShare is the part of the sampled tokens that stand in samples and were neither masked nor constrained.
 	TrainableShare *float64 `json:"trainable_share,omitempty"`
+	// MaskedTokens counts the sampled tokens of conversations that are not trained on, by the rule of the run that says so.
+	MaskedTokens map[string]int `json:"masked_tokens,omitempty"`
 	// NewSamples counts the samples behind the first by why they began.
 	NewSamples  map[string]int `json:"new_samples,omitempty"`
 	StopReasons map[string]int `json:"stop_reasons,omitempty"`
@@ -58,7 +60,7 @@ type Tally struct {
 	thinking, calling, parallel              int64 // turns
 	calls, answered, failedCalls             int64
 	sampled, trainable                       int64 // tokens, of the rollouts that count them
-	newSamples, stops                        map[string]int
+	newSamples, stops, masked                map[string]int
 }
 
 // Start counts a rollout that has begun at a version.
@@ -97,6 +99,9 @@ func (t *Tally) Add(r Rollout) {
 	for cause, n := range r.NewSamples {
 		t.newSamples = count(t.newSamples, cause, n)
 	}
+	for rule, n := range r.Masked {
+		t.masked = count(t.masked, rule, n)
+	}
 	t.stops = count(t.stops, r.StopReason, 1)
 	if r.Effort != nil {
 		t.effort.add(r.Effort.Effort)
@@ -126,6 +131,9 @@ func (t *Tally) merge(o *Tally) {
 	for cause, n := range o.newSamples {
 		t.newSamples = count(t.newSamples, cause, n)
 	}
+	for rule, n := range o.masked {
+		t.masked = count(t.masked, rule, n)
+	}
 	for reason, n := range o.stops {
 		t.stops = count(t.stops, reason, n)
 	}
@@ -141,7 +149,8 @@ func (t *Tally) row(thoughts bool) Row {
 		Reward: t.reward.mean(), Turns: t.turns.figure(), SampledTokens: t.tokens.figure(),
 		CallsPerTurn: share(t.calls, t.calling), ParallelTurnShare: share(t.parallel, t.calling),
 		CallsBeforeEdit: t.edit.figure(), FailedCallShare: share(t.failedCalls, t.answered),
-		Samples: t.samples.figure(), TrainableShare: share(t.trainable, t.sampled), NewSamples: maps.Clone(t.newSamples), StopReasons: maps.Clone(t.stops), LengthPenalty: t.penalty.mean(),
+		Samples: t.samples.figure(), TrainableShare: share(t.trainable, t.sampled),
+		MaskedTokens: maps.Clone(t.masked), NewSamples: maps.Clone(t.newSamples), StopReasons: maps.Clone(t.stops), LengthPenalty: t.penalty.mean(),
 	}
 	if thoughts {
 		r.ReasoningTurnShare, r.ReasoningCharacters = share(t.thinking, t.turns.sum), t.characters.figure()

@@ -116,6 +116,8 @@ type RunConfig struct {
 	Environment *Environment `json:"environment,omitempty" yaml:"environment"`
 	// Agent makes the run's rollouts in the place of Rondo's own loop; nil is none.
 	Agent *Agent `json:"agent,omitempty" yaml:"agent"`
+	// Conversations say which conversations of an agent or a harness are trained on. The first rule that takes one decides; one that none takes is.
+	Conversations []ConversationRule `json:"conversations,omitempty" yaml:"conversations"`
 	// Network is what programs in the agents' sandboxes may reach; nil is nothing.
 	Network *Network `json:"network,omitempty" yaml:"network"`
 	// Repositories are those whose index the run's agents search: the run is told of every update.
@@ -343,6 +345,7 @@ func (c *RunConfig) Validate() error {
 	errs = append(errs, c.validateTools()...)
 	errs = append(errs, c.validateEnvironment()...)
 	errs = append(errs, c.validateAgent()...)
+	errs = append(errs, c.validateConversations()...)
 	errs = append(errs, c.Network.validate()...)
 	errs = append(errs, c.validateRepositories()...)
 	errs = append(errs, c.Log.validate()...)

@@ -232,7 +232,7 @@ func (s *Episode) unfinished(cfg runfile.RunConfig) *storage.Trajectory {
 		}
 		m := storage.Message{
 			Turn: int32(turn.Turn), Segment: max(segment, 0), Role: "assistant", Content: turn.Content, TokenIDs: turn.TokenIDs, Logprobs: turn.Logprobs,
-			LossMask: slices.Repeat([]bool{true}, len(turn.TokenIDs)), PolicyVersion: turn.PolicyVersion, Versions: turn.RowVersions(), FinishReason: turn.FinishReason,
+			LossMask: slices.Repeat([]bool{turn.MaskedBy() == ""}, len(turn.TokenIDs)), PolicyVersion: turn.PolicyVersion, Versions: turn.RowVersions(), FinishReason: turn.FinishReason,
 			StartedAt: turn.StartedAt, Duration: time.Duration(turn.LatencyMS * float64(time.Millisecond)), ToolCalls: callsText(turn.ToolCalls),
 		}
 		if turn.Reasoning != nil {

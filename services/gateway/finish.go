@@ -157,7 +157,11 @@ func (g *Gateway) episode(ctx context.Context, ro *rollout, stopReason string) (
 	if err != nil {
 		return events.RolloutFinished{}, err
 	}
-	return events.StoreTrajectory(ctx, g.log.Store(), tr, data)
+	finished, err := events.StoreTrajectory(ctx, g.log.Store(), tr, data)
+	if !tr.TextOnly {
+		finished.Masked = events.MaskedTokens(ro.Taken())
+	}
+	return finished, err
 }
 
 // stopped is why the episode ended, as far as its turns tell.

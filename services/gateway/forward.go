@@ -132,6 +132,16 @@ func (a *Agent) left() int {
 	return len(a.recording.turns) - a.recording.recalled
 }
 
+// behind are the recorded turns that the agent has not come to.
+func (a *Agent) behind() []int {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.recording.left()
+}
+
 // promptOf are the tokens of a turn's whole prompt.
 func promptOf(turns []events.TurnSampled, turn int) []int32 {
 	var path [][]int32

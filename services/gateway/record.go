@@ -51,6 +51,7 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sa
 		if err := g.place(ctx, now, a, sampled, prompt, &turn); err != nil {
 			return nil, err
 		}
+		turn.Conversation = now.conversation(a, &turn, t.agent.behind())
 		id, err := contentID(ro, turn)
 		if err != nil {
 			return nil, err

@@ -20,6 +20,12 @@ func trajectory(r *events.Rollout, stopReason string) (*storage.Trajectory, erro
 		if r.Left(i) {
 			continue
 		}
+		if rule := turn.MaskedBy(); rule != "" {
+			if t.Masked == nil {
+				t.Masked = map[int32]string{}
+			}
+			t.Masked[int32(segments[i])] = rule
+		}
 		rows, err := turnRows(turn, int32(i), int32(segments[i]), t.TextOnly)
 		if err != nil {
 			return nil, err

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/rondo-rl/rondo/events"
@@ -70,7 +69,8 @@ func (t *tree) place(a *ask, tokens []int32, turn *events.TurnSampled) {
 		return
 	}
 	if a.after < 0 {
-		turn.PromptDelta, turn.SegmentCause = tokens, t.beginning(a)
+		turn.PromptDelta = tokens
+		turn.SegmentCause, _ = t.beginning(a)
 		return
 	}
 	known, extends := t.begins(tokens, a.after)
@@ -91,9 +91,12 @@ func (t *tree) place(a *ask, tokens []int32, turn *events.TurnSampled) {
 	}
 }
 
-// beginning is why a segment begins with a request that goes on with no turn; "" for the first one.
-func (t *tree) beginning(a *ask) string {
-	asked, cause, longest := lead(a.Conversation), "", t.longest()
+// beginning is why a segment begins with a request that goes on with no turn, "" for the first one,
+// and which earlier conversation's first turn says so, -1 for none: the one that is most like it.
+func (t *tree) beginning(a *ask) (cause string, of int) {
+	likeness := []string{"", events.CauseSystem, events.CauseTools, events.CauseRewritten, events.CauseCompacted}
+	asked, longest, most := lead(a.Conversation), t.longest(), 0
+	of = -1
 	for i, turn := range t.turns {
 		if turn.After != nil {
 			continue
@@ -102,23 +105,27 @@ func (t *tree) beginning(a *ask) string {
 		words := slices.EqualFunc(asked, own, same)
 		first := len(a.Conversation) > len(asked) && len(turn.Prompt) > len(own) &&
 			same(a.Conversation[len(asked)], turn.Prompt[len(own)])
+		like := ""
 		switch tools := turn.Root != a.base; {
 		case !tools && len(a.Conversation) == len(turn.Prompt) && slices.EqualFunc(a.Conversation, turn.Prompt, same):
-			return events.CauseSibling
+			return events.CauseSibling, i
 		case words && !tools && longest[i] > len(a.Conversation):
-			cause = events.CauseCompacted
+			like = events.CauseCompacted
 		case words && !tools && first:
-			cause = cmp.Or(cause, events.CauseRewritten)
+			like = events.CauseRewritten
 		case words && first:
-			cause = cmp.Or(cause, events.CauseTools)
+			like = events.CauseTools
 		case first:
-			cause = cmp.Or(cause, events.CauseSystem)
+			like = events.CauseSystem
+		}
+		if n := slices.Index(likeness, like); n > most {
+			most, of = n, i
 		}
 	}
-	if cause == "" && len(t.turns) > 0 {
-		cause = events.CauseUnrelated
+	if most == 0 && len(t.turns) > 0 {
+		return events.CauseUnrelated, -1
 	}
-	return cause
+	return likeness[most], of
 }
 
 // lead are the words of the system that a conversation begins with.

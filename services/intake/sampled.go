@@ -42,6 +42,9 @@ func (s *Service) admitSampled(ctx context.Context, cfg runfile.RunConfig, r *ev
 	case p.PromptTokens < 0 || p.CompletionTokens < 0 || p.LatencyMS < 0:
 		return refuse("prompt_tokens %d, completion_tokens %d, latency_ms %g: must not be negative", p.PromptTokens, p.CompletionTokens, p.LatencyMS)
 	}
+	if err := admitConversation(cfg, r, p); err != nil {
+		return err
+	}
 	if err := admitPrompt(p.Prompt); err != nil {
 		return err
 	}

@@ -74,9 +74,12 @@ func TestSampledTurns(t *testing.T) {
 			s.TokenIDs, s.Logprobs = []int32{3, 4}, []float32{-1, -1}
 			s.VersionSpans = []events.VersionSpan{{Start: 0, End: 1}, {Version: 9, Start: 1, End: 2}}
 		}), "policy_version 9"},
-		"with a summary":       {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Summary = &events.Summary{} }), "summary: turns that were sampled elsewhere have none"},
-		"told of its room":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.RoomTold = "[room]" }), "room_told"},
-		"behind a summary":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.SegmentCause = events.CauseSummary }), "summary: turns that were sampled elsewhere have none"},
+		"with a summary":   {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Summary = &events.Summary{} }), "summary: turns that were sampled elsewhere have none"},
+		"told of its room": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.RoomTold = "[room]" }), "room_told"},
+		"behind a summary": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.SegmentCause = events.CauseSummary }), "summary: turns that were sampled elsewhere have none"},
+		"masked by no rule": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) {
+			s.Conversation = &events.Conversation{Tree: runfile.TreeMain}
+		}), "the run's file has no conversations"},
 		"with an odd role":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Prompt[0].Role = "root" }), "root"},
 		"with endless calls":   {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.ToolCalls = make([]events.ToolCall, 65) }), "65"},
 		"with a long name":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Prompt[0].Name = strings.Repeat("n", 200) }), "128"},
@@ -90,7 +93,13 @@ func TestSampledTurns(t *testing.T) {
 	if refused := o.state(events.RolloutFinishedType, "x1-0", o.finished("x1-0", nil)); !strings.Contains(refused, "the log has 3 turns") {
 		t.Errorf("an end with fewer turns than the log has: %q", refused)
 	}
-	o.must(events.RolloutFinishedType, "x1-0", o.finished("x1-0", func(tr *storage.Trajectory) { tr.Messages[1].Turn = 2 }))
+	ended := o.finished("x1-0", func(tr *storage.Trajectory) { tr.Messages[1].Turn = 2 })
+	masked := ended
+	masked.Masked = map[string]int{"titles": 1}
+	if refused := o.state(events.RolloutFinishedType, "x1-0", masked); !strings.Contains(refused, "masked: the rollout's turns have map[]") {
+		t.Errorf("an end that masks what no turn masks: %q", refused)
+	}
+	o.must(events.RolloutFinishedType, "x1-0", ended)
 	o.must(events.TurnSampledType, "x1-0", sampledTurn(2, nil)) // it stands
 	if refused := o.state(events.TurnSampledType, "x1-0", sampledTurn(3, nil)); !strings.Contains(refused, "finished already") {
 		t.Errorf("a turn after the end: %q", refused)

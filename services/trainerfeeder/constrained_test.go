@@ -1,6 +1,7 @@
 package trainerfeeder
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -65,5 +66,34 @@ func TestSamplesWithoutLoss(t *testing.T) {
 		if !slices.Contains(s.LossMask, true) || s.Rollout == first && (s.SampleIndex != 0 || s.SamplesInRollout != 1) {
 			t.Errorf("sample %d of %d of %s: %v", s.SampleIndex, s.SamplesInRollout, s.Rollout, s.LossMask)
 		}
+	}
+}
+
+// TestMaskedConversations: a conversation that the run does not train on is in no batch, and the fact
+// says by which rule. The rollout's other tokens have its whole advantage. A rollout of nothing else
+// is masked, and a group of such rollouts is dropped.
+func TestMaskedConversations(t *testing.T) {
+	k := newDesk(t, func(c *runfile.RunConfig) { c.Feeds[0].GroupsPerBatch = 1 })
+	k.group(1, 0, ending{reward: 1, split: true, masked: true}, ending{masked: true}, ending{split: true})
+	ready := k.batch()
+	first, second := events.RolloutID(events.GroupID(1), 0), events.RolloutID(events.GroupID(1), 1)
+	if !maps.Equal(ready.LeftOut, map[string]string{first + "/0": "conversations: titles"}) ||
+		!maps.Equal(ready.Masked, map[string]string{second: maskMasked}) || ready.Samples != 3 || ready.Sampled != 4 {
+		t.Errorf("left out %v, masked %v, %d samples, %d tokens", ready.LeftOut, ready.Masked, ready.Samples, ready.Sampled)
+	}
+	s := k.files(ready)[0].Samples[0]
+	if !slices.Equal(s.Tokens, []int32{6, 7}) || !slices.Equal(s.LossMask, []bool{false, true}) || !slices.Equal(s.Advantages, []float32{0, 0.5}) || s.RolloutSampled != 1 {
+		t.Errorf("the sample that is trained on: %+v", s)
+	}
+
+	k = newDesk(t, func(c *runfile.RunConfig) { c.Feeds[0].GroupsPerBatch = 1 })
+	k.group(1, 0, ending{reward: 1, masked: true}, ending{masked: true})
+	facts := k.Settle()
+	if len(facts) != 1 || facts[0].Type != events.GroupDroppedType {
+		t.Fatalf("a group of masked rollouts: %v", facts)
+	}
+	dropped, err := events.Data[events.GroupDropped](facts[0])
+	if err != nil || dropped.Detail != "no member can be trained on: conversations" {
+		t.Errorf("%+v, %v", dropped, err)
 	}
 }

@@ -47,6 +47,8 @@ type ending struct {
 	split  bool   // into two samples
 	// constrained is how many of the three sampled tokens were sampled under a constraint: none, the first two, or all.
 	constrained int
+	// masked: its first sample is not trained on, by the run's rule "titles".
+	masked bool
 	// unsampled: the model ended its turns at once.
 	unsampled bool
 }
@@ -55,8 +57,11 @@ type ending struct {
 func (e ending) tokens() int { return 7 + e.prompt }
 
 func (e ending) sampled() int {
-	if e.unsampled {
+	switch {
+	case e.unsampled, e.masked && !e.split:
 		return 0
+	case e.masked:
+		return 1
 	}
 	return 3
 }
@@ -92,7 +97,11 @@ func (k *desk) end(n, version int64, endings ...ending) string {
 		} else {
 			stop := cmp.Or(e.stop, events.StopFinished)
 			ref := k.trajectory(id, rollout, version, e, stop)
-			k.Happen(events.RolloutFinishedType, rollout, events.RolloutFinished{StopReason: stop, Tokens: e.tokens(), Sampled: e.sampled(), Constrained: e.constrained, TextOnly: e.textOnly, Trajectory: ref})
+			finished := events.RolloutFinished{StopReason: stop, Tokens: e.tokens(), Sampled: e.sampled(), Constrained: e.constrained, TextOnly: e.textOnly, Trajectory: ref}
+			if e.masked {
+				finished.Masked = map[string]int{"titles": 3 - e.sampled()}
+			}
+			k.Happen(events.RolloutFinishedType, rollout, finished)
 			k.Happen(events.RolloutScoredType, rollout, events.RolloutScored{Reward: e.reward, TextOnly: e.textOnly, Trajectory: ref, Components: map[string]float64{"tests": e.reward}})
 			m.Reward, m.Shaped, m.Advantage = e.reward, e.reward, e.reward-0.5
 			if e.shaped != nil {
@@ -137,6 +146,9 @@ func (k *desk) trajectory(group, rollout string, version int64, e ending, stop s
 		}
 		if e.split && i > 1 {
 			m.Segment = 1
+		}
+		if e.masked && m.Segment == 0 {
+			tr.Masked, m.LossMask = map[int32]string{0: "titles"}, make([]bool, len(m.TokenIDs))
 		}
 		tr.Messages = append(tr.Messages, m)
 	}

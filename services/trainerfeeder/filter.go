@@ -16,6 +16,7 @@ const (
 	maskInvalidated = "invalidated"
 	maskTextOnly    = "no token ids"
 	maskUnsampled   = storage.LeftUnsampled
+	maskMasked      = storage.LeftMasked
 	maskConstrained = storage.LeftConstrained
 	maskUnknown     = "unknown version"
 	maskReward      = "min_reward"
@@ -69,6 +70,8 @@ func (d *Decider) maskSampled(m member) string {
 		return maskInvalidated
 	case m.TextOnly:
 		return maskTextOnly
+	case m.Masked:
+		return maskMasked
 	case m.Unsampled:
 		return maskUnsampled
 	case m.Constrained && !d.filters.TrainConstrained:

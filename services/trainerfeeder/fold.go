@@ -111,7 +111,7 @@ func (d *Decider) applyRollout(tx *projection.Tx, e events.Event) error {
 		return change(tx, episodes+e.Entity, func(r *episode) {
 			r.Progress.Apply(e)
 			r.Stop, r.Tokens, r.Misfit, r.Unasked = finished.StopReason, int64(finished.Tokens), finished.Misfit(), finished.Turns == 0 && !finished.Misfit()
-			r.Unsampled, r.Constrained = finished.Unsampled(), finished.OnlyConstrained()
+			r.Unsampled, r.Masked, r.Constrained = finished.Unsampled(), finished.OnlyMasked(), finished.OnlyConstrained()
 			r.Oldest, r.Unknown = min(r.Version, finished.MinVersion), finished.UnknownVersions > 0
 		})
 	case events.RolloutScoredType:

@@ -28,8 +28,10 @@ type outcome struct {
 	Trajectory storage.Ref        `json:"trajectory"`
 	Components map[string]float64 `json:"components,omitempty"`
 	TextOnly   bool               `json:"text_only,omitempty"`
-	// Unsampled: the model sampled no token.
+	// Unsampled: the model sampled no token that could be trained on.
 	Unsampled bool `json:"unsampled,omitempty"`
+	// Masked: it did, but in conversations alone that the run does not train on.
+	Masked bool `json:"masked,omitempty"`
 	// Constrained: all of its sampled tokens were sampled under a constraint.
 	Constrained bool `json:"constrained,omitempty"`
 	Invalid     bool `json:"invalid,omitempty"`

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -189,10 +190,19 @@ func (p *plane) turns(m member) []readTurn {
 	return answer.Turns
 }
 
-// TestBranches: a harness that tries again, forgets, and works on two things at once.
+// TestBranches: a harness that tries again, forgets, and works on two things at once, of which the
+// run masks none, or one.
 func TestBranches(t *testing.T) {
+	t.Run("all are trained on", func(t *testing.T) { branches(t, "answer 3, answer 5", nil) })
+	t.Run("the judge is masked", func(t *testing.T) {
+		branches(t, "", []runfile.ConversationRule{{Name: "judges", System: "judge", Train: new(false)}})
+	})
+}
+
+// branches demands the turns of the judge's sample that are trained on.
+func branches(t *testing.T, judge string, rules []runfile.ConversationRule) {
 	b := newBackend(t, counts)
-	p := newPlane(t, b.url, nil)
+	p := newPlane(t, b.url, func(c *runfile.RunConfig) { c.Conversations = rules })
 	m := p.start(nil)
 	one := p.say(m, system("s"), user("a"))       // turn 0
 	_ = p.say(m, append(one, user("b"))...)       // turn 1
@@ -229,7 +239,7 @@ func TestBranches(t *testing.T) {
 		}
 		turns = append(turns, strings.Join(own, ", "))
 	}
-	if want := []string{"answer 0, answer 1", "answer 2, answer 4", "answer 3, answer 5", "answer 6"}; !slices.Equal(turns, want) {
+	if want := []string{"answer 0, answer 1", "answer 2, answer 4", judge, "answer 6"}; !slices.Equal(turns, want) {
 		t.Errorf("samples hold %q, want %q", turns, want)
 	}
 	read := p.turns(m)

@@ -24,6 +24,7 @@ type talker struct {
 	s     *tokenstest.Server
 	m     member
 	tools []string
+	model string
 	most  int // max_tokens
 	says  []string
 }
@@ -57,6 +58,9 @@ func (k *talker) body(conversation []message) map[string]any {
 	body := map[string]any{"messages": conversation}
 	if k.most > 0 {
 		body["max_tokens"] = k.most
+	}
+	if k.model != "" {
+		body["model"] = k.model
 	}
 	var tools []any
 	for _, name := range k.tools {
@@ -172,13 +176,48 @@ func (k *talker) segments() []string {
 			k.t.Errorf("a sample trains on other tokens than those of its turns %v", s.Turns)
 		}
 	}
-	for i := range read {
-		if seen[int32(i)] != 1 {
-			k.t.Errorf("turn %d is trained on %d times", i, seen[int32(i)])
+	for i, turn := range k.rollout(k.m).Turns {
+		want := 1
+		if turn.MaskedBy() != "" {
+			want = 0
+		}
+		if seen[int32(i)] != want {
+			k.t.Errorf("turn %d is trained on %d times, want %d", i, seen[int32(i)], want)
 		}
 	}
 	k.prove(0)
 	return got
+}
+
+// masked holds a rollout's turns to the rules that mask them, and its end and its batch to the turns.
+func (k *talker) masked(want ...string) {
+	k.t.Helper()
+	r := k.rollout(k.m)
+	var got []string
+	tokens, sampled := map[string]int{}, int64(0)
+	for _, turn := range r.Turns {
+		rule := turn.MaskedBy()
+		if got = append(got, rule); rule != "" {
+			tokens[rule] += len(turn.TokenIDs)
+		} else {
+			sampled += int64(len(turn.TokenIDs))
+		}
+	}
+	if !slices.Equal(got, want) || !maps.Equal(r.Finished.Masked, tokens) || int64(r.Finished.Sampled) != sampled {
+		k.t.Errorf("turns are masked by %q, want %q; the end says %v and %d sampled, the turns %v and %d",
+			got, want, r.Finished.Masked, r.Finished.Sampled, tokens, sampled)
+	}
+	batch := servicetest.WaitData[events.BatchReady](k.t, k.log, "r", events.BatchReadyType, "trainer")
+	left := map[string]string{}
+	for i, s := range k.trajectory(k.m).Samples() {
+		if s.Masked != "" {
+			left[fmt.Sprintf("%s/%d", k.m.Rollout, i)] = "conversations: " + s.Masked
+		}
+	}
+	if len(left) == 0 || !maps.Equal(batch.LeftOut, left) || batch.Sampled != sampled {
+		k.t.Errorf("the batch leaves out %v, want %v, and has %d sampled tokens of %d", batch.LeftOut, left, batch.Sampled, sampled)
+	}
+	k.prove(0)
 }
 
 // TestHarnessesByTokens: a harness whose conversation goes on stays in its sample, however it
@@ -189,6 +228,12 @@ func TestHarnessesByTokens(t *testing.T) {
 	begin := func(k *talker) []message {
 		return k.ask("I look.", "a", system("You mend."), user("Mend it."))
 	}
+	const masked = "a masked subagent, and a masked title"
+	rule := func(name, model, system, tree string, train bool) runfile.ConversationRule {
+		return runfile.ConversationRule{Name: name, Model: model, System: system, Tree: tree, Train: &train}
+	}
+	rules := []runfile.ConversationRule{rule("titles", "", "You name", "", false), rule("judges", "large", "", runfile.TreeBeside, true),
+		rule("small", "small", "", "", false), rule("others", "", "", runfile.TreeBeside, false)}
 	for name, c := range map[string]struct {
 		template string
 		play     func(k *talker)
@@ -295,6 +340,21 @@ func TestHarnessesByTokens(t *testing.T) {
 			k.ask("Read.", "", append(sub, result(sub, "seen"))...)
 			k.ask("Done.", "", append(talk, result(talk, "seen"))...)
 		}, []string{" 0", "system 1 3 5", "unrelated 2 4"}},
+		masked: {"", func(k *talker) {
+			k.m = k.start(map[string]any{"size": 1})
+			k.tools = nil
+			k.ask("A title.", "", system("You name."), user("Mend it."))
+			k.tools = []string{"read_file"}
+			talk := begin(k)
+			sub := k.ask("I read.", "c", system("You read."), user("Read it."))
+			k.model = "small"
+			talk = k.ask("More.", "b", append(talk, result(talk, "seen"))...)
+			k.ask("Guess.", "", system("You guess."), user("Guess it."))
+			k.model = "large"
+			k.ask("Read.", "", append(sub, result(sub, "seen"))...)
+			k.ask("Judged.", "", system("You judge."), user("Judge it."))
+			k.ask("On it.", "", system("You mend."), user("You were mending."))
+		}, []string{" 0", "system 1 3", "unrelated 2 5", "unrelated 4", "unrelated 6", "compacted 7"}},
 		"GLM": {"GLM", func(k *talker) {
 			talk := begin(k)
 			talk[2] = with(talk[2], dropped)
@@ -351,9 +411,15 @@ func TestHarnessesByTokens(t *testing.T) {
 			if c.template == "" {
 				c.template = "Qwen3"
 			}
-			k := newTalker(t, c.template, nil)
+			k := newTalker(t, c.template, func(r *runfile.RunConfig) {
+				if name == masked {
+					r.Conversations = rules
+				}
+			})
 			c.play(k)
-			k.check(c.want...)
+			if k.check(c.want...); name == masked {
+				k.masked("titles", "", "others", "", "small", "others", "", "")
+			}
 		})
 	}
 }
