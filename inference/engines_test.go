@@ -110,7 +110,9 @@ func TestTokensWithoutLogprobs(t *testing.T) {
 			s := tokenstest.New(t, "Qwen3", nil).LlamaCPP()
 			s.Say = func(string) (string, string) { return s.Template.Answer("Hm.", "I read.", ""), "" }
 			s.Change = c.change
-			answer, err := newTalk(t, s).ask(c.stop...)
+			k := newTalk(t, s)
+			k.stop = c.stop
+			answer, err := k.ask()
 			if err != nil {
 				t.Fatal(err)
 			}

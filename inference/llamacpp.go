@@ -181,7 +181,7 @@ func logOf(p float64) *logprob {
 	return &l
 }
 
-// mark stands for a message in a rendering that shows what is put before it.
+// mark stands for a message in a rendering that shows what is put before it or behind it.
 const mark = "\u2402rondo\u2403"
 
 // read has the server go on with the sample as the beginning of an answer, and takes the message that it reads there. The model is made to add no more than a stop token.

@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -26,10 +27,11 @@ type published struct {
 	}
 	// Renderings are those that turns need, each with what it shares with the one before it.
 	Renderings []struct {
-		Messages          int
-		Thoughts, Prompts bool
-		Same              int
-		IDs               []int32
+		Messages int
+		Answers  string
+		Prompts  bool
+		Same     int
+		IDs      []int32
 
 		whole []int32
 	}
@@ -73,7 +75,7 @@ func (p *published) number(t *testing.T, asked *http.Request) int {
 		t.Error(err)
 	}
 	for i, r := range p.Renderings {
-		if r.Messages == len(in.Messages) && r.Prompts == in.Prompts && reflect.DeepEqual(in.Messages, p.messages(t, r.Messages, r.Thoughts)) {
+		if r.Messages == len(in.Messages) && r.Prompts == in.Prompts && reflect.DeepEqual(in.Messages, p.messages(t, r.Messages, r.Answers)) {
 			return i
 		}
 	}
@@ -81,16 +83,23 @@ func (p *published) number(t *testing.T, asked *http.Request) int {
 	return -1
 }
 
-// messages are the first so many, without thoughts unless they are wanted.
-func (p *published) messages(t *testing.T, n int, thoughts bool) (list []map[string]any) {
+// messages are the first so many, whose answers are whole, plain (without thoughts) or standing (stand-ins).
+func (p *published) messages(t *testing.T, n int, answers string) (list []map[string]any) {
 	for _, m := range p.Messages[:n] {
 		var fields map[string]any
 		if err := json.Unmarshal(m, &fields); err != nil {
 			t.Error(err)
 		}
-		if !thoughts && fields["role"] == roleAssistant {
+		if fields["role"] == roleAssistant && answers != "whole" {
 			delete(fields, "reasoning")
 			fields["content"] = strings.TrimLeft(fields["content"].(string), " \n")
+		}
+		if fields["role"] == roleAssistant && answers == "standing" {
+			fields["content"] = mark
+			calls, _ := fields["tool_calls"].([]any)
+			for _, c := range calls {
+				c.(map[string]any)["function"].(map[string]any)["arguments"] = "{}"
+			}
 		}
 		list = append(list, fields)
 	}
@@ -131,15 +140,32 @@ func (p *published) serve(t *testing.T) (url string) {
 	return server.URL + "/v1"
 }
 
+// counting counts the renderings: the end of messages takes one of its own.
+type counting struct {
+	engine
+	n int
+}
+
+func (c *counting) render(ctx context.Context, messages []Message, prompts bool) ([]int32, error) {
+	c.n++
+	return c.engine.render(ctx, messages, prompts)
+}
+
+func (c *counting) end(ctx context.Context, messages []Message, whole, sample []int32) (int, bool, error) {
+	c.n++
+	return c.engine.end(ctx, messages, whole, sample)
+}
+
 // TestPublishedTemplates: with the published templates of Qwen3, GLM, Kimi and DeepSeek, a rollout that thinks, calls tools and is told something in the middle is one sample. Each prompt is
-// the one before, what was sampled, and what the template writes for the new messages.
+// the one before, what was sampled, and what the template writes for the new messages, and takes one rendering where an answer of the same kind came before.
 func TestPublishedTemplates(t *testing.T) {
 	for name, p := range readPublished(t) {
 		for _, engine := range []string{EngineVLLM, EngineSGLang, EngineLlamaCPP} {
 			t.Run(name+" at "+engine, func(t *testing.T) {
 				client, url := &Client{HTTP: http.DefaultClient}, p.serve(t)
-				var known, sampled []int32
-				unsure := false
+				var known []int32
+				var samples []Sampled
+				var taken []int // renderings
 				for i, turn := range p.Turns {
 					var messages []Message
 					for _, m := range p.Messages[:turn.Messages] {
@@ -149,17 +175,23 @@ func TestPublishedTemplates(t *testing.T) {
 						}
 						messages = append(messages, message)
 					}
-					conv := Conversation{Engine: engine, Request: Request{Messages: messages}, Known: known, Sampled: len(sampled), Unsure: unsure}
+					conv := Conversation{Engine: engine, Request: Request{Messages: messages}, Known: known, Samples: samples}
 					share := answers.Share(url)
-					prompt, err := promptOf(t.Context(), client.engine(url, conv, share), conv)
+					e := &counting{engine: client.engine(url, conv, share)}
+					prompt, err := promptOf(t.Context(), e, conv)
 					share.End()
 					if err != nil {
 						t.Fatal(err)
 					}
+					taken = append(taken, e.n)
 					if want := slices.Concat(known, turn.Added); !slices.Equal(prompt, want) {
 						t.Errorf("prompt %d has %d tokens, want %d, %s", i, len(prompt), len(want), differ(prompt, want))
 					}
-					known, sampled, unsure = slices.Concat(known, turn.Added, turn.Sampled), turn.Sampled, turn.Unsure
+					known = slices.Concat(known, turn.Added, turn.Sampled)
+					samples = append(samples, Sampled{len(known) - len(turn.Sampled), len(known), turn.Messages, turn.Unsure})
+				}
+				if want := []int{1, 2, 2, 1, 2, 1, 1, 1, 1, 2}; !slices.Equal(taken, want) {
+					t.Errorf("the prompts take %v renderings, want %v: two behind the first answer with a call, with several and with none, and behind a cut one", taken, want)
 				}
 			})
 		}

@@ -30,15 +30,11 @@ type Conversation struct {
 	Engine string
 	// Request holds the whole conversation as messages, the new ones behind the last answer.
 	Request Request
-	// Known are the tokens up to the end of the last sample, which is the last Sampled of them; none where the turn begins a segment.
+	// Known are the tokens up to the end of the last sample, and Samples the answers among them; none where the turn begins a segment.
 	Known   []int32
-	Sampled int
-	// Held is how many of the messages are known, the last of which is the last sample; 0 is all up to the last answer.
-	Held int
+	Samples []Sampled
 	// Routed is how many of the known tokens have their experts recorded, from the first one on.
 	Routed int
-	// Unsure: the last sample does not end with a stop token, or perhaps not.
-	Unsure bool
 }
 
 // engine is one turn by tokens at a server of some kind. Its errors are *Failures that do not tell the key.
@@ -193,21 +189,26 @@ func (s sampler) sample(ctx context.Context, prompt []int32, most, routed int) (
 	return answer, nil
 }
 
-// promptOf is the next prompt. It is the tokens known and those of the new messages, as the difference of two renderings: with and
-// without them. Both leave earlier thoughts out, as templates may, so that nothing but the new messages makes them differ. Where they differ in more, or nothing is
+// promptOf is the next prompt. It is the tokens known and those of the new messages, which a rendering with stand-ins shows, or else the difference of two renderings:
+// with and without the new messages. Both leave earlier thoughts out, as templates may, so that nothing but the new messages makes them differ. Where they differ in more, or nothing is
 // known, the prompt is the rendering of all messages.
 func promptOf(ctx context.Context, e engine, conv Conversation) ([]int32, error) {
-	messages, held := conv.Request.Messages, conv.Held
-	if held == 0 {
-		held = len(messages)
-		for held > 0 && messages[held-1].Role != roleAssistant {
-			held--
-		}
-	}
-	if len(conv.Known) == 0 || conv.Sampled <= 0 || conv.Sampled > len(conv.Known) || held <= 0 || held > len(messages) {
+	messages := conv.Request.Messages
+	if !conv.goesOn() {
 		return e.render(ctx, messages, true)
 	}
-	plain, sample := slices.Concat(withoutThoughts(messages[:held]), messages[held:]), conv.Known[len(conv.Known)-conv.Sampled:]
+	if standing, ok := conv.standIns(); ok {
+		whole, err := e.render(ctx, standing, true)
+		if err != nil {
+			return nil, err
+		}
+		if added, ok := conv.behind(whole); ok {
+			return slices.Concat(conv.Known, added), nil
+		}
+	}
+	last := conv.Samples[len(conv.Samples)-1]
+	held, sample := last.Message+1, conv.Known[last.Begin:last.End]
+	plain := slices.Concat(withoutThoughts(messages[:held]), messages[held:])
 	whole, err := e.render(ctx, plain, true)
 	if err != nil {
 		return nil, err
@@ -217,11 +218,24 @@ func promptOf(ctx context.Context, e engine, conv Conversation) ([]int32, error)
 		return nil, err
 	}
 	if ok {
-		if added, ok := join(sample, whole, end, conv.Unsure); ok {
+		if added, ok := join(sample, whole, end, last.Unsure); ok {
 			return slices.Concat(conv.Known, added), nil
 		}
 	}
 	return e.render(ctx, messages, true)
+}
+
+// goesOn reports whether a conversation goes on with samples that stand one after the other in its tokens and in its messages.
+func (conv Conversation) goesOn() bool {
+	token, message := 0, 0
+	for _, s := range conv.Samples {
+		if s.Begin < token || s.End < s.Begin || s.Message < message || s.Message >= len(conv.Request.Messages) {
+			return false
+		}
+		token, message = s.End, s.Message+1
+	}
+	n := len(conv.Samples)
+	return n > 0 && token == len(conv.Known) && conv.Samples[n-1].Begin < token
 }
 
 // rendered checks the tokens of a rendering.

@@ -23,8 +23,10 @@ type talk struct {
 	client   inference.Client
 	messages []inference.Message
 	known    []int32
+	samples  []inference.Sampled
 	last     events.TurnSampled
 	most     int
+	stop     []string
 	extra    map[string]any
 }
 
@@ -33,20 +35,31 @@ func newTalk(t *testing.T, s *tokenstest.Server) *talk {
 		messages: []inference.Message{{Role: "system", Content: "You are an agent."}, {Role: "user", Content: "Mend it."}}}
 }
 
-// ask asks for one turn.
-func (k *talk) ask(stop ...string) (*inference.Response, error) {
+func (k *talk) sampling() runfile.Sampling {
 	sampling := runfile.NeutralSampling()
-	sampling.Stop = stop
+	sampling.Stop = k.stop
+	return sampling
+}
+
+// conversation is what the next turn is asked with.
+func (k *talk) conversation() inference.Conversation {
 	engine, err := k.client.Engine(k.t.Context(), k.server.URL+"/v1")
 	if err != nil {
 		k.t.Fatal(err)
 	}
 	tools := []inference.Tool{{Type: "function", Function: inference.Description{Name: "read_file", Parameters: json.RawMessage(`{}`)}}}
-	return k.client.CompleteTokens(k.t.Context(), k.server.URL+"/v1", inference.Conversation{
+	return inference.Conversation{
 		Engine:  engine,
-		Request: inference.Request{Model: k.model, Messages: k.messages, Tools: tools, Sample: inference.NewSample(sampling), Logprobs: true, ReturnTokenIDs: true, Extra: k.extra},
-		Known:   k.known, Sampled: len(k.last.TokenIDs), Unsure: k.last.FinishReason == "length" || len(stop) > 0,
-	}, func(int) (int, *inference.Failure) { return k.most, nil })
+		Request: inference.Request{Model: k.model, Messages: k.messages, Tools: tools, Sample: inference.NewSample(k.sampling()), Logprobs: true, ReturnTokenIDs: true, Extra: k.extra},
+		Known:   k.known, Samples: k.samples,
+	}
+}
+
+// ask asks for one turn.
+func (k *talk) ask() (*inference.Response, error) { return k.complete(k.conversation()) }
+
+func (k *talk) complete(conv inference.Conversation) (*inference.Response, error) {
+	return k.client.CompleteTokens(k.t.Context(), k.server.URL+"/v1", conv, func(int) (int, *inference.Failure) { return k.most, nil })
 }
 
 // turn asks for one turn and takes it into the conversation, with what answers it. It returns what the prompt added to the tokens known, as text; all of the prompt
@@ -57,6 +70,12 @@ func (k *talk) turn(answers ...inference.Message) (added string) {
 	if err != nil {
 		k.t.Fatal(err)
 	}
+	return k.take(answer, answers...)
+}
+
+// take takes a turn into the conversation, as turn does.
+func (k *talk) take(answer *inference.Response, answers ...inference.Message) (added string) {
+	k.t.Helper()
 	defer answer.Done()
 	turn, prompt, err := answer.Turn(0, 0, time.Now())
 	if err != nil || turn.TextOnly {
@@ -66,7 +85,13 @@ func (k *talk) turn(answers ...inference.Message) (added string) {
 	if len(k.known) > 0 && len(prompt) >= len(k.known) && slices.Equal(prompt[:len(k.known)], k.known) {
 		rest = prompt[len(k.known):]
 	}
-	k.last, k.known = turn, slices.Concat(prompt, turn.TokenIDs)
+	sampling := k.sampling()
+	if turn.PromptDelta, turn.Sampling = rest, &sampling; len(rest) == len(prompt) {
+		k.samples = nil
+	}
+	sample := inference.SampledOf(&turn, len(prompt)-len(rest))
+	sample.Message = len(k.messages)
+	k.last, k.known, k.samples = turn, slices.Concat(prompt, turn.TokenIDs), append(k.samples, sample)
 	said := inference.Message{Role: "assistant", Content: turn.Content, Thoughts: inference.ThoughtsOf(turn.Reasoning)}
 	for _, c := range turn.ToolCalls {
 		said.ToolCalls = append(said.ToolCalls, inference.ToolCall{ID: c.ID, Type: "function", Function: inference.Function{Name: c.Name, Arguments: inference.Arguments(c.Arguments)}})
@@ -173,13 +198,12 @@ func TestForeignEnds(t *testing.T) {
 			}
 		}
 		k := newTalk(t, s)
+		if c.stop != "" {
+			k.stop = []string{c.stop}
+		}
 		k.turn(inference.Message{Role: "user", Content: "Go on."})
 		before := len(k.known)
-		var stop []string
-		if c.stop != "" {
-			stop = []string{c.stop}
-		}
-		answer, err := k.ask(stop...)
+		answer, err := k.ask()
 		if err != nil {
 			t.Fatal(err)
 		}

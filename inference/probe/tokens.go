@@ -37,9 +37,10 @@ func Tokens(ctx context.Context, ask AskTokens, model string, s runfile.Sampling
 		return p.findings
 	}
 	known := slices.Concat(prompt, first.TokenIDs)
-	_, after, ok := turn(inference.Conversation{
-		Request: p.request(follow(messages, first), ""), Known: known, Sampled: len(first.TokenIDs), Unsure: first.FinishReason == "length" || len(s.Stop) > 0,
-	})
+	first.PromptDelta, first.Sampling = prompt, &s
+	sample := inference.SampledOf(&first, 0)
+	sample.Message = len(messages)
+	_, after, ok := turn(inference.Conversation{Request: p.request(follow(messages, first), ""), Known: known, Samples: []inference.Sampled{sample}})
 	switch {
 	case !ok:
 	case len(after) < len(known) || !slices.Equal(after[:len(known)], known):

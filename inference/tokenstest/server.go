@@ -79,9 +79,7 @@ func (s *Server) serve(path string, answer func(json.RawMessage) map[string]any)
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 			s.t.Errorf("request to %s: %v", path, err)
 		}
-		s.mu.Lock()
-		s.requests[path]++
-		s.mu.Unlock()
+		s.count(path)
 		if s.Refuse != 0 {
 			w.WriteHeader(s.Refuse)
 			fmt.Fprint(w, `{"error":{"message":"Scale-out endpoints are disabled."}}`)
@@ -109,6 +107,12 @@ func (s *Server) serve(path string, answer func(json.RawMessage) map[string]any)
 	}
 }
 
+func (s *Server) count(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests[path]++
+}
+
 func (s *Server) sampledTurn(prompt, ids []int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,11 +136,16 @@ func (s *Server) Turns() (turns []Turn) {
 	return turns
 }
 
-// Requests is how many came for a path.
-func (s *Server) Requests(path string) int {
+// Requests is how many came for paths; for any but the list of models, where none is named.
+func (s *Server) Requests(paths ...string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.requests[path]
+	for path, came := range s.requests {
+		if len(paths) == 0 || slices.Contains(paths, path) {
+			n += came
+		}
+	}
+	return n
 }
 
 func refused(format string, args ...any) map[string]any {

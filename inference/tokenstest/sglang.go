@@ -11,7 +11,8 @@ import (
 // SGLang makes the server one of SGLang 0.5.23: what is said of its paths here stands in srt/entrypoints and srt/managers there.
 func (s *Server) SGLang() *Server {
 	s.engine = "sglang"
-	s.mux.HandleFunc("GET /server_info", func(w http.ResponseWriter, _ *http.Request) {
+	s.mux.HandleFunc("GET /server_info", func(w http.ResponseWriter, r *http.Request) {
+		s.count(r.URL.Path)
 		json.NewEncoder(w).Encode(map[string]any{"reasoning_parser": "qwen3", "tool_call_parser": "qwen25", "version": "0.5.23"})
 	})
 	handle(s, "/v1/tokenize", s.tokenizeChat)

@@ -26,9 +26,10 @@ type ask struct {
 	sampling runfile.Sampling
 	fields   map[string]json.RawMessage
 	// base is the root of its prompt. after is the turn that it goes on with, -1 for none, whose
-	// conversation is the first held messages of its own.
+	// conversation is the first held messages of its own; ends are those of all turns, -1 for none.
 	base        string
 	after, held int
+	ends        []int
 	// routed is of how many tokens the server was not asked the experts, as that turn's segment has them.
 	routed int
 	// digest is that of an agent's request.

@@ -41,13 +41,12 @@ func (a *ask) byTokens(ro *rollout, seed int64) (func(model string) inference.Co
 		conv.Request.Extra[field] = value
 	}
 	if a.after >= 0 && ro.Turns[a.after].Root == a.base {
-		t, last := newTree(ro.Turns), ro.Turns[a.after]
-		conv.Known, conv.Sampled, conv.Held = t.known(a.after), len(last.TokenIDs), a.held
+		t := newTree(ro.Turns)
+		conv.Known, conv.Samples = t.known(a.after, a.ends)
 		if t.tip(t.of[a.after]) == a.after { // what begins a segment has all that is in it
 			a.routed = fleet.Routed(t.upTo(a.after))
 			conv.Routed = a.routed
 		}
-		conv.Unsure = last.Cut() || last.Sampling != nil && len(last.Sampling.Stop) > 0
 	}
 	return func(model string) inference.Conversation {
 		c := conv

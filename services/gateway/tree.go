@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/inference"
 )
 
 // tree is a rollout's turns. Each continues the conversation of an earlier one or begins anew, since a harness may go back, try
@@ -44,13 +45,12 @@ func (a *ask) bind(turns []events.TurnSampled) (err error) {
 		return err
 	}
 	t := newTree(turns)
-	var ends []int
-	a.after, ends = t.continued(a)
+	a.after, a.ends = t.continued(a)
 	if a.after < 0 {
 		return nil
 	}
-	a.held = ends[a.after]
-	return a.restore(t, a.after, ends)
+	a.held = a.ends[a.after]
+	return a.restore(t, a.after, a.ends)
 }
 
 // place says where a turn belongs that answers a request: which turn it continues, with what
@@ -161,15 +161,22 @@ func (t *tree) upTo(turn int) []events.TurnSampled {
 	return path
 }
 
-// known are the tokens of a turn's segment up to the turn's own end, nil where one has none.
-func (t *tree) known(turn int) (ids []int32) {
-	for _, u := range t.upTo(turn) {
-		if u.TextOnly {
-			return nil
+// known are the tokens of a turn's segment up to the turn's own end, and its samples; none where one
+// has no tokens. ends are where in a request the conversations of turns end.
+func (t *tree) known(turn int, ends []int) (ids []int32, samples []inference.Sampled) {
+	for _, i := range t.segments[t.of[turn]] {
+		u := &t.turns[i]
+		switch {
+		case i > turn:
+			return ids, samples
+		case u.TextOnly:
+			return nil, nil
 		}
-		ids = append(append(ids, u.PromptDelta...), u.TokenIDs...)
+		sample := inference.SampledOf(u, len(ids))
+		sample.Message = ends[i] - 1
+		ids, samples = append(append(ids, u.PromptDelta...), u.TokenIDs...), append(samples, sample)
 	}
-	return ids
+	return ids, samples
 }
 
 // begins reports whether a prompt begins with what is known up to a turn's end, and how many

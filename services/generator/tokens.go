@@ -11,28 +11,38 @@ import (
 
 // byTokens has a call ask for its turn as tokens. They are those of the recorded turns, so that a generator that starts again sends the same ones.
 func byTokens(call *fleet.Call, r *events.Rollout, asked func(model string, most int) inference.Request) {
-	known := segment(r)
+	known, samples := segment(r)
 	call.Prompt = 0 // a guess: the prompt is counted
 	call.Tokens = func(model string) inference.Conversation {
-		request := asked(model, 0)
-		conv := inference.Conversation{Request: request, Known: known, Routed: fleet.Routed(r.Turns)}
-		if last := r.LastTurn(); last != nil {
-			conv.Sampled, conv.Unsure = len(last.TokenIDs), last.Cut() || len(request.Stop) > 0
-		}
+		conv := inference.Conversation{Request: asked(model, 0), Known: known, Routed: fleet.Routed(r.Turns)}
+		conv.Samples = repeated(samples, conv.Request.Messages)
 		return conv
 	}
 }
 
-// sampledSoFar are the tokens of the current segment, kept beside the fold of the rollout.
-type sampledSoFar struct {
-	mu    sync.Mutex
-	turns int  // that are in it, or before it
-	whole bool // there is a segment, and each of its turns has tokens
-	ids   []int32
+// repeated are samples with the messages that repeat them: the last answers of a conversation, of which a model alone gives any.
+func repeated(samples []inference.Sampled, messages []inference.Message) []inference.Sampled {
+	samples = slices.Clone(samples)
+	at := len(messages)
+	for i := range slices.Backward(samples) {
+		for at--; at >= 0 && messages[at].Role != "assistant"; at-- {
+		}
+		samples[i].Message = at
+	}
+	return samples
 }
 
-// known are the tokens of the current segment, in one list; ok is false where there is no segment, or it has a turn without tokens.
-func known(r *events.Rollout) (ids []int32, ok bool) {
+// sampledSoFar are the tokens of the current segment, kept beside the fold of the rollout.
+type sampledSoFar struct {
+	mu      sync.Mutex
+	turns   int  // that are in it, or before it
+	whole   bool // there is a segment, and each of its turns has tokens
+	ids     []int32
+	samples []inference.Sampled
+}
+
+// known are the tokens of the current segment, in one list, and its samples; ok is false where there is no segment, or it has a turn without tokens.
+func known(r *events.Rollout) (ids []int32, samples []inference.Sampled, ok bool) {
 	s := events.Note[sampledSoFar](r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,19 +52,20 @@ func known(r *events.Rollout) (ids []int32, ok bool) {
 	for ; s.turns < len(r.Turns); s.turns++ {
 		t := &r.Turns[s.turns]
 		if t.NewSegment {
-			s.ids, s.whole = nil, true
+			s.ids, s.samples, s.whole = nil, nil, true
 		}
+		s.samples = append(s.samples, inference.SampledOf(t, len(s.ids)))
 		s.whole = s.whole && !t.TextOnly
 		s.ids = append(append(s.ids, t.PromptDelta...), t.TokenIDs...)
 	}
-	return slices.Clip(s.ids), s.whole
+	return slices.Clip(s.ids), slices.Clip(s.samples), s.whole
 }
 
 // segment are the tokens of the current segment: what its turns were asked with and what they sampled. nil where the next turn begins a segment, as behind a summary or a turn without tokens.
-func segment(r *events.Rollout) []int32 {
-	ids, ok := known(r)
+func segment(r *events.Rollout) (ids []int32, samples []inference.Sampled) {
+	ids, samples, ok := known(r)
 	if summed(r) || !ok {
-		return nil
+		return nil, nil
 	}
-	return ids
+	return ids, samples
 }

@@ -116,6 +116,14 @@ func called(m message, change func(call, function map[string]any)) message {
 	return m
 }
 
+// rendered checks how many renderings the server has made: the second of several turns takes two.
+func (k *talker) rendered(want int) {
+	k.t.Helper()
+	if n := k.s.Requests("/v1/chat/completions/render"); n != want {
+		k.t.Errorf("the server has rendered %d times, want %d", n, want)
+	}
+}
+
 // check holds a rollout to what its server saw and sampled: each turn is in one sample, behind
 // exactly the tokens that it was asked with. want are the segments.
 func (k *talker) check(want ...string) {
@@ -246,6 +254,7 @@ func TestHarnessesByTokens(t *testing.T) {
 				talk[last] = with(talk[last], dropped)
 				talk = k.ask(fmt.Sprint("Step ", i, "."), "b", append(talk, result(talk, "seen"))...)
 			}
+			k.rendered(7)
 		}, []string{" 0 1 2 3 4 5"}},
 		"thoughts are kept": {"", func(k *talker) {
 			talk := begin(k)
@@ -404,8 +413,12 @@ func TestHarnessesByTokens(t *testing.T) {
 		"an answer that nobody sampled": {"", func(k *talker) {
 			talk := begin(k)
 			talk = append(talk, result(talk, "seen"), message{"role": "assistant", "content": "I was told to say so."}, user("Go on."))
-			k.ask("Done.", "", talk...)
-		}, []string{" 0 1"}},
+			for _, words := range []string{"More.", "All.", "Done."} {
+				talk = k.ask(words, "b", talk...)
+				talk = append(talk, result(talk, "seen"))
+			}
+			k.rendered(5)
+		}, []string{" 0 1 2 3"}},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			if c.template == "" {

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from families import Message, Model, Said, plain
+from families import Message, Model, Said, plain, standing
 
 #: Tools of Rondo's, described in fewer words.
 TOOLS: list[Message] = [
@@ -105,17 +105,18 @@ def check(says: Said, message: Message) -> None:
 
 
 def renderings(model: Model, messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """All renderings of a conversation: with and without thoughts, for an answer and behind one. Each is a change to the one before."""
+    """All renderings of a conversation: with thoughts, without, and with stand-ins, for an answer and behind one, each by what it changes."""
     made = []
     before: list[int] = []
-    for thoughts, prompts in ((True, True), (False, True), (False, False)):
+    ways = {"whole": lambda message: message, "plain": plain, "standing": standing}
+    for answers, prompts in (("whole", True), ("plain", True), ("plain", False), ("standing", True)):
         for n in range(1, len(messages) + 1):
             answered = messages[n - 1]["role"] == "assistant"
             goes_on = n < len(messages) and not answered and messages[n]["role"] != "assistant"
             if answered == prompts or goes_on:
                 continue
-            ids = model.render([m if thoughts else plain(m) for m in messages[:n]], TOOLS, prompts)
+            ids = model.render([ways[answers](m) for m in messages[:n]], TOOLS, prompts)
             same = next((i for i, (a, b) in enumerate(zip(before, ids, strict=False)) if a != b), min(len(before), len(ids)))
-            made.append({"messages": n, "thoughts": thoughts, "prompts": prompts, "same": same, "ids": ids[same:]})
+            made.append({"messages": n, "answers": answers, "prompts": prompts, "same": same, "ids": ids[same:]})
             before = ids
     return made

@@ -312,3 +312,15 @@ def plain(message: Message) -> Message:
     if message["role"] != "assistant":
         return message
     return {**{key: value for key, value in message.items() if key != "reasoning"}, "content": message["content"].lstrip(" \n")}
+
+
+#: What Rondo has an answer say whose words need not be rendered.
+MARK = "\u2402rondo\u2403"
+
+
+def standing(message: Message) -> Message:
+    """What Rondo has templates render in the place of an answer whose tokens are known: the same calls, and no words of the model's."""
+    if message["role"] != "assistant":
+        return message
+    calls = [{**call, "function": {**call["function"], "arguments": "{}"}} for call in message.get("tool_calls", [])]
+    return {"role": "assistant", "content": MARK, **({"tool_calls": calls} if calls else {})}
