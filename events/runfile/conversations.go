@@ -66,7 +66,7 @@ func (c *RunConfig) coveredBy(rule int) (names []string) {
 			continue
 		}
 		i := slices.IndexFunc(c.Conversations[:rule], func(o ConversationRule) bool {
-			return (o.Model == "" || o.Model == r.Model) && o.takes(r.Model, []string{r.System}, tree)
+			return o.takes(r.Model, []string{r.System}, tree)
 		})
 		if i < 0 {
 			return nil
