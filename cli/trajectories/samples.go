@@ -14,11 +14,11 @@ var causeText = map[string]string{
 	events.CauseHistory:  ": an earlier prompt came back as other tokens",
 	events.CauseSummary:  ": it has the summary in place of what was said",
 
-	events.CauseTools:        ": the harness offered other tools, or told the template something else",
-	events.CauseSystem:       ": the harness changed the words of the system",
-	events.CauseRewritten:    ": the harness changed what was said before",
-	events.CauseCompacted:    ": the harness has a shorter history, with none of the answers before",
-	events.CauseSibling:      ": another turn went on from there before",
+	events.CauseTools:     ": the harness offered other tools, or told the template something else",
+	events.CauseSystem:    ": the harness changed the words of the system",
+	events.CauseRewritten: ": the harness changed what was said before",
+	events.CauseCompacted: ": the harness has a shorter history, with none of the answers before",
+	events.CauseSibling:   ": another turn went on from there before",
 	events.CauseUnrelated: ": the harness began another conversation",
 }
 
