@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -19,6 +21,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/run"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -26,7 +29,66 @@ func TestMain(m *testing.M) {
 	if os.Getenv("RONDO_TEST_MAIN") != "" {
 		os.Exit(Main()) // this program as the command itself; see program
 	}
+	if os.Getenv(hangs) != "" {
+		ctx, _ := interruptible(context.Background())
+		fmt.Println("works")
+		<-ctx.Done()
+		fmt.Println("ends")
+		select {}
+	}
 	os.Exit(m.Run())
+}
+
+// TestOutputThatFails: who keeps a report on a full disk learns that there is none.
+func TestOutputThatFails(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	var said strings.Builder
+	command := exec.Command(os.Args[0], "version")
+	command.Env = append(os.Environ(), "RONDO_TEST_MAIN=1")
+	command.Stdout, command.Stderr = full, &said
+	if err := command.Run(); err == nil || command.ProcessState.ExitCode() != 1 || !strings.Contains(said.String(), "no space left on device") {
+		t.Errorf("%v: %s", err, said.String())
+	}
+}
+
+// hangs is a variable that makes this program a command that never ends.
+const hangs = "RONDO_TEST_HANGS"
+
+// TestSecondSignalEnds: a command that hangs where it ends, as on a full disk, is not there for ever.
+func TestSecondSignalEnds(t *testing.T) {
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), hangs+"=1")
+	output, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	says := bufio.NewScanner(output)
+	says.Scan()
+	for says.Text() == "works" {
+		if err := command.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		says.Scan()
+	}
+	if says.Text() != "ends" {
+		t.Fatalf("it says %q", says.Text())
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	natstest.Eventually(t, "a later signal ends it", func() bool {
+		_ = command.Process.Signal(os.Interrupt)
+		return len(ended) > 0
+	})
+	if err := <-ended; err == nil || command.ProcessState.Exited() {
+		t.Errorf("it was not the signal that ended it: %v", err)
+	}
 }
 
 // rondo runs a command line of the whole program in this process.
@@ -53,6 +115,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"run file with a wrong type":      {[]string{"run", "open", "x", "--dir", dir, "--file", file(minimal + "group_size: many\n")}, []string{"run.yaml", "group_size"}},
 		"run file with a bare duration":   {[]string{"run", "open", "x", "--dir", dir, "--file", file(minimal + "limits:\n  timeout: 90\n")}, []string{"run.yaml", "90"}},
 		"run file that is none":           {[]string{"run", "open", "x", "--dir", dir, "--file", file("{{{")}, []string{"run.yaml"}},
+		"run file without content":        {[]string{"run", "open", "x", "--dir", dir, "--file", file("")}, []string{"run.yaml: it is empty"}},
 		"no run file":                     {[]string{"run", "open", "x", "--dir", dir, "--file", filepath.Join(nowhere, "none.yaml")}, []string{"read run file", "none.yaml"}},
 		"name of a run":                   {[]string{"run", "open", "a b", "--dir", dir}, []string{`"a b"`, "letters"}},
 		"reserved name of a run":          {[]string{"run", "open", "IN", "--dir", dir}, []string{`"IN"`}},
@@ -92,6 +155,10 @@ func TestMistakesAreNamed(t *testing.T) {
 		"unknown command":                 {[]string{"strat"}, []string{"strat", "see `rondo --help`"}},
 		"command with a letter too few":   {[]string{"audt"}, []string{"did you mean \"audit\"?"}},
 		"verb with letters in disorder":   {[]string{"run", "shwo"}, []string{"did you mean \"show\"?"}},
+		"argument of a command without":   {[]string{"top", "first"}, []string{"\"first\" is one argument too many"}},
+		"a name with a letter too few":    {[]string{"rn"}, []string{"did you mean \"run\"?"}},
+		"flag that is missing":            {[]string{"weights", "fetch", "p", "--dir", dir}, []string{"--to is missing: see `rondo weights fetch --help`"}},
+		"name, where no server answers":   {[]string{"run", "open", "a b", "--file", file("policy: p\nendpoint: http://127.0.0.1:1/v1\n")}, []string{`"a b"`, "letters"}},
 		"argument too many":               {[]string{"run", "show", "first", "second"}, []string{`"second" is one argument too many`}},
 		"second argument missing":         {[]string{"trajectories", "show", "first"}, []string{"ROLLOUT is missing"}},
 		"flag that wants a number":        {[]string{"demo", "--steps", "many"}, []string{"--steps", "want a whole number"}},
@@ -198,7 +265,7 @@ func TestWhereFlagsComeFrom(t *testing.T) {
 	t.Setenv("RONDO_JSON", "")
 	t.Setenv("RONDO_CONFIG", "")
 	t.Setenv("RONDO_RUN", "first") // a required flag
-	if _, err := rondo(t, "events", "publish", "run.paused", "x", "--dir", dir, "--data", "{"); err == nil || strings.Contains(err.Error(), "required") {
+	if _, err := rondo(t, "events", "publish", "run.paused", "x", "--dir", dir, "--data", "{"); err == nil || strings.Contains(err.Error(), "--run is missing") {
 		t.Errorf("a required flag in the environment: %v", err)
 	}
 }

@@ -36,7 +36,7 @@ func TestConfigInit(t *testing.T) {
 		names[m[1]] = true
 	}
 	filled := setting.ReplaceAllStringFunc(string(written), func(line string) string {
-		if strings.HasSuffix(line, `: ""`) || strings.HasSuffix(line, ": []") || strings.HasPrefix(line, "# dir:") {
+		if strings.HasSuffix(line, `: ""`) || strings.HasPrefix(line, "# dir:") {
 			return line
 		}
 		return strings.TrimPrefix(line, "# ")

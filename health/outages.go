@@ -124,7 +124,9 @@ func (b *outages) found(kind Kind, list ...Outage) {
 	for _, o := range list {
 		key := outageKey{kind, o.Of}
 		found[key] = true
-		if _, known := b.open[key]; known {
+		if known, ok := b.open[key]; ok {
+			known.Reason = o.Reason // of this moment, as how many requests have failed by now
+			b.open[key] = known
 			continue
 		}
 		o.Kind = kind

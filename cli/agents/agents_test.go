@@ -163,7 +163,7 @@ seen: ["1.1"]
 		built.Reported != "agent 1.2 --version" || !built.Untried {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if !strings.Contains(out, "the profile mine was tried with [1.1], and not with 1.2") {
+	if !strings.Contains(out, "the profile mine was tried with 1.1, and not with 1.2") {
 		t.Errorf("it says\n%s", out)
 	}
 	out, err = clitest.Run(t, New, "agents", "show", "mine", "--dir", dir)

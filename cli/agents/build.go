@@ -1,8 +1,10 @@
 package agents
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -61,7 +63,8 @@ later build may differ.`,
 			progress.Clear()
 			if built.Untried {
 				fmt.Fprintf(cmd.ErrOrStderr(),
-					"the profile %s was tried with %v, and not with %s: look at the requests of a first rollout\n", p.Name, p.Seen, p.Install.Version)
+					"the profile %s was tried with %s, and not with %s: look at the requests of a first rollout\n", p.Name, strings.Join(p.Seen, ", "),
+					cmp.Or(p.Install.Version, "what has no install.version"))
 			}
 			if g.JSON {
 				return app.PrintJSON(cmd.OutOrStdout(), built)

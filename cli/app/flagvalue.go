@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -51,6 +52,12 @@ func (v flagValue) Set(text string) error {
 	return v.Value.Set(text)
 }
 
+// Repeats reports whether a flag takes several values.
+func Repeats(f *pflag.Flag) bool {
+	v, _ := f.Value.(flagValue)
+	return v.list
+}
+
 // wordFlags lets the flags of a command and of those below it take values in users' words.
 func wordFlags(cmd *cobra.Command) {
 	wrap := func(f *pflag.Flag) {
@@ -60,6 +67,9 @@ func wordFlags(cmd *cobra.Command) {
 		}
 		v.Value = f.Value
 		f.Value = v
+		if n, err := strconv.ParseFloat(f.DefValue, 64); v.kind == "number" && err == nil {
+			f.DefValue = strconv.FormatFloat(n, 'f', -1, 64) // and no 8.589934592e+09
+		}
 		if f.DefValue == "[]" || f.DefValue == "0s" {
 			f.DefValue = ""
 		}

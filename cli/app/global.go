@@ -90,7 +90,24 @@ func fillFlags(cmd *cobra.Command, g *Global) error {
 	if err == nil {
 		err = checkEmpty(cmd)
 	}
+	if err == nil {
+		err = missingFlag(cmd)
+	}
 	return err
+}
+
+// missingFlag names a flag that the command cannot do without.
+func missingFlag(cmd *cobra.Command) error {
+	name := ""
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if name == "" && !f.Changed && f.Annotations[cobra.BashCompOneRequiredFlag] != nil {
+			name = f.Name
+		}
+	})
+	if name == "" {
+		return nil
+	}
+	return misused(cmd, fmt.Errorf("--%s is missing", name))
 }
 
 // listed are the values of a file's entry: each of a list, where the flag may be repeated.
@@ -99,7 +116,7 @@ func listed(f *pflag.Flag, v any) ([]any, error) {
 	case nil, map[string]any:
 		return nil, errors.New("want a text, a number, true, false or a list")
 	case []any:
-		if of, _ := f.Value.(flagValue); !of.list {
+		if !Repeats(f) {
 			return nil, errors.New("want one value, and no list")
 		}
 		return v, nil
@@ -182,7 +199,10 @@ func nameHelp(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {
-				return misused(cmd, countError(cmd.Use, args, err))
+				if !cmd.HasSubCommands() {
+					err = countError(cmd.Use, args, err)
+				}
+				return misused(cmd, err)
 			}
 			return nil
 		}
@@ -207,7 +227,7 @@ func countError(use string, args []string, err error) error {
 		}
 		most++
 	}
-	if strings.HasPrefix(err.Error(), "accepts ") && most < len(args) {
+	if most < len(args) && (strings.HasPrefix(err.Error(), "accepts ") || strings.HasPrefix(err.Error(), "unknown command ")) {
 		return fmt.Errorf("%.80q is one argument too many", args[most])
 	}
 	return err
@@ -246,7 +266,8 @@ func refuseUnknown(cmd *cobra.Command) {
 			cmd.SuggestionsMinimumDistance = 2 // letters that differ
 			meant := ""
 			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				meant = fmt.Sprintf(", did you mean %q?", near[0])
+				like := slices.IndexFunc(near, func(name string) bool { return name[0] == args[0][0] }) // the first letter is rarely wrong
+				meant = fmt.Sprintf(", did you mean %q?", near[max(0, like)])
 			}
 			return misused(cmd, fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), meant))
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/term"
 )
@@ -21,6 +22,44 @@ func PrintJSON(w io.Writer, v any) error {
 	}
 	_, err = fmt.Fprintln(w, string(data))
 	return err
+}
+
+// Output is standard output. It remembers the first write that failed: a command that has printed nothing has not gone well.
+type Output struct {
+	file *os.File
+	mu   sync.Mutex
+	err  error
+}
+
+// NewOutput makes the output of a program.
+func NewOutput(file *os.File) *Output { return &Output{file: file} }
+
+func (o *Output) Write(p []byte) (int, error) {
+	n, err := o.file.Write(p)
+	if err != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.err = cmp.Or(o.err, err)
+	}
+	return n, err
+}
+
+// Err is why the first write failed.
+func (o *Output) Err() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+// FileOf is the file that a command's output goes to, or nil.
+func FileOf(w io.Writer) *os.File {
+	switch w := w.(type) {
+	case *os.File:
+		return w
+	case *Output:
+		return w.file
+	}
+	return nil
 }
 
 // Progress shows where long work is: one line that rewrites itself on a terminal, a plain line now and then in

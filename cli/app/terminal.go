@@ -55,7 +55,7 @@ const (
 
 // NewScreen makes a screen. Colour "auto" and width -1 are as the terminal is; a pipe has neither.
 func NewScreen(w io.Writer, color string, width int) (*Screen, error) {
-	file, _ := w.(*os.File)
+	file := FileOf(w)
 	terminal := file != nil && term.IsTerminal(int(file.Fd()))
 	s := &Screen{W: w, Width: width}
 	switch color {
@@ -266,7 +266,7 @@ func Line(text string, most int) string {
 
 // CleanOnTerminal passes on what it is given, made fit for the terminal if w is one.
 func CleanOnTerminal(w io.Writer) io.Writer {
-	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+	if file := FileOf(w); file != nil && term.IsTerminal(int(file.Fd())) {
 		return &cleaner{w: w}
 	}
 	return w

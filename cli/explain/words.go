@@ -119,12 +119,15 @@ func (s *source) ofRollout(run, id string, r *events.Rollout) tale {
 
 // work tells of turns, tokens and tools.
 func (t *tale) work(r *events.Rollout, known books.Rollout) {
-	calls, wrong := 0, 0
+	calls, failed, exited := 0, 0, 0
 	for _, done := range r.Tools {
 		for _, result := range done.Results {
 			calls++
-			if result.Error || result.ExitCode != nil && *result.ExitCode != 0 {
-				wrong++
+			switch {
+			case result.Error:
+				failed++
+			case result.ExitCode != nil && *result.ExitCode != 0:
+				exited++
 			}
 		}
 	}
@@ -134,12 +137,16 @@ func (t *tale) work(r *events.Rollout, known books.Rollout) {
 			sampled += len(turn.TokenIDs)
 		}
 	}
-	t.say("The model had %s and sampled %s.", app.Plural(known.Turns, "turn"), app.Plural(sampled, "token"))
+	if r.Finished != nil && r.Finished.TextOnly {
+		t.say("The model had %s, recorded as text only: the tokens are unknown.", app.Plural(known.Turns, "turn"))
+	} else {
+		t.say("The model had %s and sampled %s.", app.Plural(known.Turns, "turn"), app.Plural(sampled, "token"))
+	}
 	if r.Copied > 0 {
 		t.say("It is a fork: the first %s are of its origin.", app.Plural(r.Copied, "turn"))
 	}
 	if calls > 0 {
-		t.say("It called tools %s; %d of the calls failed.", app.Plural(calls, "time"), wrong)
+		t.say("It called tools %s: %d of the calls failed, and %s ended with another exit code than 0.", app.Plural(calls, "time"), failed, app.Plural(exited, "command"))
 	}
 	if ended := r.AgentEnded(); ended != nil {
 		code := ""

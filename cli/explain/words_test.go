@@ -41,7 +41,7 @@ func TestExplainARolloutAndItsGroup(t *testing.T) {
 	r.Consumed("trainer", 1)
 	r.State(events.RolloutInvalidatedType, members[1], "x", events.RolloutInvalidated{Reason: "cheated"})
 
-	told(t, r, []string{"rollout", "first", members[0]}, "is rollout 1 of 3 in group g000001", "task fix-a", "with policy version 1", "had 2 turns", "called tools 1 time; 1 of the calls failed",
+	told(t, r, []string{"rollout", "first", members[0]}, "is rollout 1 of 3 in group g000001", "task fix-a", "with policy version 1", "had 2 turns", "called tools 1 time: 1 of the calls failed, and 0 commands ended",
 		"because the model was done", "Its reward is 1.", "The verifier ended with exit code 0 after 0s and printed:\n  | verdict on "+members[0], "mean reward 0.5, and the estimator mean_centred gives it the advantage 0.5", "Feed trainer trains on it: it is in the batch of step 1",
 		"Feed shadow has no decision yet: it is in a batch that the trainer has not taken")
 	told(t, r, []string{"rollout", "first", members[1]}, "It is invalidated: cheated")

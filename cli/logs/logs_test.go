@@ -23,6 +23,22 @@ func TestSentences(t *testing.T) {
 	}
 }
 
+// TestSentencesOfWhatIsUnknown: what nobody knows is said to be unknown, and has no figure.
+func TestSentencesOfWhatIsUnknown(t *testing.T) {
+	for _, c := range []struct {
+		typ        events.Type
+		data, want string
+	}{
+		{events.GroupCompletedType, `{"members": [{"failed": true}, {"failed": true}]}`, "the group is complete: none of its rollouts has a reward"},
+		{events.TurnSampledType, `{"turn": 2, "policy_version": -1, "completion_tokens": 3, "finish_reason": "stop"}`, "turn 2, version unknown, 3 tokens (stop)"},
+		{events.RolloutFinishedType, `{"turns": 2, "stop_reason": "finished", "text_only": true}`, "the episode ended (finished) behind 2 turns, text only"},
+	} {
+		if said, err := Sentence(events.Event{Type: c.typ, Data: []byte(c.data)}); err != nil || said != c.want {
+			t.Errorf("%s: %q, %v", c.typ, said, err)
+		}
+	}
+}
+
 // TestLogs: a run, a group and a rollout are told, each with its events alone, and nothing that is
 // said moves the terminal's cursor.
 func TestLogs(t *testing.T) {

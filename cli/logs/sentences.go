@@ -55,8 +55,11 @@ var tellers = map[events.Type]func(events.Event) (string, error){
 		return fmt.Sprintf("stage %d was scored%s%s", d.Step, parts(d.Components), forfeit(d.Forfeit))
 	}),
 	events.RolloutFinishedType: of(func(d events.RolloutFinished) string {
-		return fmt.Sprintf("the episode ended (%s) behind %s and %s sampled", d.StopReason,
-			app.Plural(d.Turns, "turn"), app.Plural(d.Sampled, "token"))
+		sampled := app.Plural(d.Sampled, "token") + " sampled"
+		if d.TextOnly {
+			sampled = "text only"
+		}
+		return fmt.Sprintf("the episode ended (%s) behind %s, %s", d.StopReason, app.Plural(d.Turns, "turn"), sampled)
 	}),
 	events.RolloutRatedType: of(func(d events.RolloutRated) string {
 		if d.Failed != "" {
@@ -212,11 +215,18 @@ func groupCompleted(d events.GroupCompleted) string {
 		}
 		rewards = append(rewards, fmt.Sprintf("%.4g", m.Reward))
 	}
+	if !slices.ContainsFunc(rewards, func(r string) bool { return r != "failed" }) {
+		return "the group is complete: none of its rollouts has a reward"
+	}
 	return fmt.Sprintf("the group is complete: rewards %s, mean %.4g", strings.Join(rewards, " "), d.Mean)
 }
 
 func turnSampled(d events.TurnSampled) string {
-	said := []string{fmt.Sprintf("turn %d, version %d, %s (%s)", d.Turn, d.PolicyVersion,
+	version := fmt.Sprint(d.PolicyVersion)
+	if d.PolicyVersion < 0 {
+		version = "unknown"
+	}
+	said := []string{fmt.Sprintf("turn %d, version %s, %s (%s)", d.Turn, version,
 		app.Plural(max(len(d.TokenIDs), d.CompletionTokens), "token"), d.FinishReason)}
 	if d.Content != "" {
 		said = append(said, quote(d.Content))

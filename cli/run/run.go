@@ -67,6 +67,9 @@ reward function must know. The run file names one of them: environment: {name: â
   rondo run open long --file run.yaml --replicas 3 --nats nats://n1:4222 --store /srv/rondo`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !events.ValidRun(args[0]) { // before servers are asked
+				return fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD", args[0])
+			}
 			f := opening.RunFile{RunConfig: runfile.DefaultRunConfig()}
 			f.Endpoint, f.Policy = runfile.BuiltinEndpoint, args[0]
 			if file != "" {
@@ -132,9 +135,6 @@ type opened struct {
 
 // openRun packs the tasks, asks servers for their tools and submits the opening.
 func openRun(ctx context.Context, p *plane.Plane, run string, f *opening.RunFile, s service.Settings) (answer opened, err error) {
-	if !events.ValidRun(run) {
-		return answer, fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD", run)
-	}
 	if !f.External || f.TasksDir != "" { // outsiders bring their own
 		pack, err := f.TakeTasks(ctx, p.Store)
 		if err != nil {

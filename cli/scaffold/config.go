@@ -79,7 +79,7 @@ func settings(root *cobra.Command) ([]byte, error) {
 func valueOf(f *pflag.Flag) any {
 	var value any
 	switch kind := f.Value.Type(); {
-	case kind == "list":
+	case app.Repeats(f):
 		return []string{}
 	case kind == "integer" || kind == "number" || kind == "bool":
 		if yaml.Unmarshal([]byte(f.DefValue), &value) == nil {

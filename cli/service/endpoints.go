@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
+	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/events/yamltext"
 	"github.com/rondo-rl/rondo/health"
 	"github.com/rondo-rl/rondo/inference/fleet"
@@ -29,7 +30,7 @@ func (s *Settings) serversAway() (away []health.Outage) {
 	states, _ := s.servers.Look()
 	for _, server := range states {
 		if server.Away != "" {
-			away = append(away, health.Outage{Of: server.URL, Reason: fmt.Sprintf("%d requests failed in a row, the last one: %.300s", server.Failures, server.Away)})
+			away = append(away, health.Outage{Of: server.URL, Reason: fmt.Sprintf("%s failed in a row, the last one: %.300s", app.Plural(server.Failures, "request"), server.Away)})
 		}
 	}
 	return away

@@ -35,7 +35,7 @@ q and Ctrl-C quit, the arrow keys scroll. Where the output is no terminal, or wi
 			if every < 100*time.Millisecond {
 				return fmt.Errorf("--every %s: give at least 100ms", every)
 			}
-			out, _ := cmd.OutOrStdout().(*os.File)
+			out := app.FileOf(cmd.OutOrStdout())
 			live := !once && !g.JSON && out != nil && term.IsTerminal(int(out.Fd())) && term.IsTerminal(int(os.Stdin.Fd()))
 			g.Follows = live && (g.NATS != "" || plane.InUse(cmd.Context(), g.Dir))
 			p, err := plane.Connect(cmd.Context(), g)

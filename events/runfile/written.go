@@ -3,6 +3,7 @@ package runfile
 import (
 	"encoding"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -20,6 +21,9 @@ func CheckWritten(document, v any) error {
 func checkWritten(written any, v reflect.Value, at, absent string) error {
 	if absent != "" && (written == nil || empty(written, v.Type())) {
 		return fmt.Errorf("%s %s: an empty value would not count; leave the key out for %s", at, text(written), absent)
+	}
+	if written == nil && at == "" {
+		return errors.New("it is empty")
 	}
 	if written == nil && v.Kind() != reflect.Pointer && !v.IsZero() {
 		return fmt.Errorf("%s: it has no value; leave the key out for the default", at)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -41,6 +42,7 @@ var metaKey = []byte("\x00meta")
 type DB struct {
 	db     *pebble.DB
 	lock   *pebble.Lock
+	full   *atomic.Bool // writes wait for room on the disk; nil in memory
 	meta   meta
 	firsts firsts
 }
@@ -55,10 +57,12 @@ const (
 // read: whatever is wrong with local state, the log has it all. A directory that another process has open is an
 // error.
 func Open(dir string, id Identity) (*DB, error) {
-	d, err := openIn(waitForRoom(dir), dir, id)
+	full := new(atomic.Bool)
+	d, err := openIn(waitForRoom(dir, full), dir, id)
 	if err != nil {
 		return nil, fmt.Errorf("open projection %s: %w", dir, err)
 	}
+	d.full = full
 	return d, nil
 }
 
@@ -137,8 +141,30 @@ func Corrupt(err error) bool { return pebble.IsCorruptionError(err) || errors.Is
 // Seq is the last sequence that the state holds.
 func (d *DB) Seq() uint64 { return d.meta.Seq }
 
-// Close closes the projection.
-func (d *DB) Close() error { return errors.Join(d.db.Close(), d.lock.Close()) }
+// Close closes the projection. On a full disk it gives an error at once: Pebble goes on to wait for room, and holds the directory as long.
+func (d *DB) Close() error {
+	closed := make(chan error, 1)
+	go func() {
+		defer func() {
+			if r := recover(); r != nil { // as in open
+				closed <- fmt.Errorf("%w: %v", errFatal, r)
+			}
+		}()
+		closed <- errors.Join(d.db.Close(), d.lock.Close())
+	}()
+	look := time.NewTicker(roomPause)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-closed:
+			return err
+		case <-look.C:
+			if d.full != nil && d.full.Load() {
+				return errors.New("the disk is full: what it has not taken is folded from the log again")
+			}
+		}
+	}
+}
 
 // Begin starts a transaction over the state.
 func (d *DB) Begin() *Tx {

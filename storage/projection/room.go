@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -13,14 +14,16 @@ const room = 4 * memTableBytes
 const roomPause = 200 * time.Millisecond
 
 // waitForRoom is the disk's file system, on which writes wait where it is full: Pebble ends the process when it cannot write its log or its manifest.
-// All that writes the projection waits as long, its Close as well.
-func waitForRoom(dir string) vfs.FS {
+// All that writes the projection waits as long. While something waits, full is set.
+func waitForRoom(dir string, full *atomic.Bool) vfs.FS {
 	return vfs.OnDiskFull(vfs.Default, func() {
+		defer full.Store(false)
 		for {
 			usage, err := vfs.Default.GetDiskUsage(dir)
 			if err != nil || usage.AvailBytes >= room {
 				return
 			}
+			full.Store(true)
 			time.Sleep(roomPause)
 		}
 	})

@@ -64,6 +64,35 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// TestCloseOnFullDisk: whoever shuts down on a full disk is not held up until there is room.
+func TestCloseOnFullDisk(t *testing.T) {
+	dir := smalldisk.Mount(t, "64m")
+	path := filepath.Join(dir, "p")
+	db, err := projection.Open(path, projection.Identity{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := fillBut(t, dir, 0)
+	tx, noise := db.Begin(), make([]byte, 64<<10) // a part of a memtable, so that its log alone has to be written
+	_, _ = rand.Read(noise)
+	if err := projection.Put(tx, "k", noise); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Commit(tx, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err == nil {
+		t.Error("it was closed, and what it holds is nowhere")
+	}
+	free()
+	for db, err = nil, errors.New("held"); err != nil; db, err = projection.Open(path, projection.Identity{}) {
+		time.Sleep(10 * time.Millisecond) // until what waits has ended
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // fillBut takes all the room of a disk but some bytes, until it is freed.
 func fillBut(t *testing.T, dir string, left int64) (free func()) {
 	t.Helper()

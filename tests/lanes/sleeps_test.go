@@ -25,7 +25,7 @@ var sleeps = map[string]struct {
 	"sandbox/memory_linux_test.go":           {1, "the pace of a program that takes memory"},
 	"sandbox/toolserver/main_test.go":        {2, "programs that hang"},
 	"services/generator/share_test.go":       {1, "what a turn takes"},
-	"storage/projection/room_linux_test.go":  {1, "a disk fills up, and nothing tells"},
+	"storage/projection/room_linux_test.go":  {2, "a disk fills up or empties, and nothing tells"},
 	"storage/s3/keys_test.go":                {1, "it polls below natstest, which imports the package"},
 	"tests/auth/outsiders_test.go":           {1, "answers that must not come"},
 	"tests/blast/plane_test.go":              {1, "its callers are in virtual time"},
