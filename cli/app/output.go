@@ -34,6 +34,7 @@ type Output struct {
 // NewOutput makes the output of a program.
 func NewOutput(file *os.File) *Output { return &Output{file: file} }
 
+// Write writes to the file.
 func (o *Output) Write(p []byte) (int, error) {
 	n, err := o.file.Write(p)
 	if err != nil {
