@@ -23,7 +23,7 @@ const (
 	MaxArrowRows = 1 << 20
 
 	maxArrowDecoded = 512 << 20 // bytes of all columns after decompression
-	maxArrowText    = 16 << 10  // bytes of metadata
+	maxArrowText    = 64 << 10  // bytes of metadata: the segments of a trajectory of 10,000 turns fit in
 	maxArrowJSON    = 32 << 20  // bytes of JSON in a batch's columns, which takes many times that when it is read
 )
 

@@ -242,7 +242,7 @@ func TestEncodeRefusesTooMuch(t *testing.T) {
 	if !errors.Is(err, storage.ErrTooLarge) {
 		t.Errorf("too many tokens: %v", err)
 	}
-	_, err = storage.EncodeTrajectory(&storage.Trajectory{Task: strings.Repeat("x", 20<<10)})
+	_, err = storage.EncodeTrajectory(&storage.Trajectory{Task: strings.Repeat("x", 65<<10)})
 	if !errors.Is(err, storage.ErrTooLarge) {
 		t.Errorf("too much metadata: %v", err)
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -107,13 +109,39 @@ func (t *Trajectory) metadata() (*metadata, error) {
 	meta.addInt("min_policy_version", low)
 	meta.addInt("max_policy_version", high)
 	if len(t.Masked) > 0 {
-		text, err := json.Marshal(t.Masked)
+		segments := map[string][]int32{}
+		for _, segment := range slices.Sorted(maps.Keys(t.Masked)) {
+			rule := t.Masked[segment]
+			segments[rule] = append(segments[rule], segment)
+		}
+		text, err := json.Marshal(segments)
 		if err != nil {
 			return nil, err
 		}
 		meta.add(maskedKey, string(text))
 	}
 	return meta, nil
+}
+
+// parseMasked reads which segments each rule masks.
+func parseMasked(text string) (map[int32]string, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var segments map[string][]int32
+	if err := json.Unmarshal([]byte(text), &segments); err != nil {
+		return nil, err
+	}
+	masked := map[int32]string{}
+	for rule, list := range segments {
+		for _, segment := range list {
+			if rule == "" || masked[segment] != "" {
+				return nil, fmt.Errorf("segment %d is masked by no rule, or twice", segment)
+			}
+			masked[segment] = rule
+		}
+	}
+	return masked, nil
 }
 
 // DecodeTrajectory reads a trajectory file that may come from anywhere. Whatever the bytes, it does not panic and takes bounded memory;
@@ -139,9 +167,7 @@ func decodeTrajectory(file []byte) (*Trajectory, error) {
 	t.DispatchVersion, versionErr = strconv.ParseInt(meta["dispatch_version"], 10, 64)
 	t.TextOnly, textErr = strconv.ParseBool(meta["text_only"])
 	var maskedErr error
-	if text, given := meta[maskedKey]; given {
-		maskedErr = json.Unmarshal([]byte(text), &t.Masked)
-	}
+	t.Masked, maskedErr = parseMasked(meta[maskedKey])
 	if err := errors.Join(versionErr, textErr, maskedErr); err != nil {
 		return nil, fmt.Errorf("%w: metadata: %w", ErrCorrupt, err)
 	}

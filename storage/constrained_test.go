@@ -63,6 +63,12 @@ func TestMaskedFiles(t *testing.T) {
 	if want := map[int]string{0: "conversations: titles", 2: "conversations: others", 3: storage.LeftUnsampled}; !reflect.DeepEqual(kept, []int{1}) || !reflect.DeepEqual(left, want) {
 		t.Errorf("kept %v, left %v", kept, left)
 	}
+	for i := range 10_000 {
+		tr.Masked[int32(1000+i)] = "others"
+	}
+	if back, err := storage.DecodeTrajectory(encodeTrajectory(t, tr)); err != nil || !reflect.DeepEqual(back, tr) {
+		t.Errorf("a file with 10,000 masked segments: %v", err)
+	}
 	tr.Messages[2].LossMask[1] = true
 	if _, err := storage.EncodeTrajectory(tr); err == nil {
 		t.Error("a file that trains on what it says is masked is written")

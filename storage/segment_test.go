@@ -91,7 +91,7 @@ func TestSegment(t *testing.T) {
 			}
 		})
 	}
-	long := storage.NewSegmentWriter(strings.Repeat("r", 17<<10), "")
+	long := storage.NewSegmentWriter(strings.Repeat("r", 65<<10), "")
 	if err := long.Add(want[0]); err != nil {
 		t.Fatal(err)
 	}
