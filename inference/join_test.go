@@ -73,7 +73,7 @@ func TestBehind(t *testing.T) {
 		}
 		var added []int32
 		_, ok := conv.standIns()
-		if ok {
+		if ok = ok && conv.hasLike(); ok {
 			added, ok = conv.behind(tokens(c.whole))
 		}
 		if string(added) != c.want || ok != (c.want != "") {

@@ -43,11 +43,10 @@ func (conv Conversation) stood(s Sampled) stood {
 	return stood{conv.Known[s.End-1], min(2, len(messages[s.Message].ToolCalls)), messages[s.Message+1].Role}
 }
 
-// standIns are the messages of a conversation with stand-ins for its samples. ok is false where they would not show where the last sample ends.
+// standIns are the messages of a conversation with stand-ins for its samples. ok is false where the last one does not end with a stop token, or no stand-in is safe.
 func (conv Conversation) standIns() (messages []Message, ok bool) {
 	messages = slices.Clone(conv.Request.Messages)
-	before, last := conv.Samples[:len(conv.Samples)-1], conv.Samples[len(conv.Samples)-1]
-	if last.Unsure || last.Message+1 >= len(messages) || !slices.ContainsFunc(before, conv.like(last)) {
+	if last := conv.Samples[len(conv.Samples)-1]; last.Unsure || last.Message+1 >= len(messages) {
 		return nil, false
 	}
 	for _, s := range conv.Samples {
@@ -56,6 +55,12 @@ func (conv Conversation) standIns() (messages []Message, ok bool) {
 		}
 	}
 	return messages, true
+}
+
+// hasLike reports whether an earlier sample is of the same kind as the last one.
+func (conv Conversation) hasLike() bool {
+	last := len(conv.Samples) - 1
+	return slices.ContainsFunc(conv.Samples[:last], conv.like(conv.Samples[last]))
 }
 
 // like reports whether a sample is of the same kind as another one.

@@ -197,7 +197,8 @@ func promptOf(ctx context.Context, e engine, conv Conversation) ([]int32, error)
 	if !conv.goesOn() {
 		return e.render(ctx, messages, true)
 	}
-	if standing, ok := conv.standIns(); ok {
+	standing, stand := conv.standIns()
+	if stand && conv.hasLike() {
 		whole, err := e.render(ctx, standing, true)
 		if err != nil {
 			return nil, err
@@ -209,6 +210,12 @@ func promptOf(ctx context.Context, e engine, conv Conversation) ([]int32, error)
 	last := conv.Samples[len(conv.Samples)-1]
 	held, sample := last.Message+1, conv.Known[last.Begin:last.End]
 	plain := slices.Concat(withoutThoughts(messages[:held]), messages[held:])
+	if conv.Engine == EngineLlamaCPP && !last.Unsure { // it takes the first stop token for the end
+		if !stand {
+			return e.render(ctx, messages, true)
+		}
+		plain = standing
+	}
 	whole, err := e.render(ctx, plain, true)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/services/gateway/dialects"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -65,7 +66,13 @@ func same(a, b events.PromptMessage) bool {
 const roleAssistant = "assistant"
 
 func sameToolCall(x, y events.ToolCall) bool {
-	return x.Name == y.Name && sameArguments(inference.Arguments(x.Arguments), inference.Arguments(y.Arguments))
+	return x.Name == y.Name && (sameArguments(inference.Arguments(x.Arguments), inference.Arguments(y.Arguments)) || sameInput(x.Arguments, y.Arguments))
+}
+
+// sameInput reports whether the arguments of one call are the input of the other: a client whose custom
+// tool the model called otherwise was given the model's words as its input.
+func sameInput(x, y string) bool {
+	return len(x) <= maxCompared && len(y) <= maxCompared && dialects.CustomInput(x) == dialects.CustomInput(y)
 }
 
 // sameResult reports whether two messages answer the same call, each one of the answer before it.

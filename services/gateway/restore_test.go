@@ -84,6 +84,11 @@ func TestRestore(t *testing.T) {
 		text, _ := json.Marshal(arguments)
 		return `"tool_calls":[{"id":"` + id + `","type":"function","function":{"name":"f","arguments":` + string(text) + `}}]`
 	}
+	free := func(input string) string {
+		text, _ := json.Marshal(input)
+		return `{"input":[{"role":"user","content":"q"},{"role":"assistant","content":[{"type":"output_text","text":"I look."}]},
+			{"type":"custom_tool_call","call_id":"c0","name":"f","input":` + string(text) + `},{"type":"custom_tool_call_output","call_id":"c0","output":"r"}]}`
+	}
 	own := []events.TurnSampled{recordedCall(0, "c0", recorded)}
 	for name, c := range map[string]struct {
 		dialect dialects.Dialect
@@ -113,6 +118,8 @@ func TestRestore(t *testing.T) {
 			{"type":"tool_use","id":"c0","name":"f","input":` + wrote + `}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c0","content":"r"}]}]}`, own, 1, "hm 0", `"I look."`},
 		"responses": {dialects.Responses{}, `{"input":[{"role":"user","content":"q"},{"role":"assistant","content":[{"type":"output_text","text":"I look."}]},
 			{"type":"function_call","call_id":"c0","name":"f","arguments":"{\"b\":[1,2],\"a\":\"x\"}"},{"type":"function_call_output","call_id":"c0","output":"r"}]}`, own, 1, "hm 0", `"I look."`},
+		"a custom tool that was called without input": {dialects.Responses{}, free(recorded), own, 1, "hm 0", `"I look."`},
+		"a custom tool with another input":            {dialects.Responses{}, free(wrote), own, 1, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			read, err := c.dialect.Read([]byte(c.body))

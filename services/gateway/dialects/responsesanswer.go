@@ -99,7 +99,7 @@ func callItem(a *Request, n *Answer, i int) responsesCall {
 	item.Namespace, item.Name = tool.namespace, tool.name
 	switch tool.kind {
 	case customTool:
-		input := customInput(c.Arguments)
+		input := CustomInput(c.Arguments)
 		item.Type, item.Arguments, item.Input = "custom_tool_call", nil, &input
 	case localShellTool:
 		if action, ok := readAction(c.Arguments); ok {

@@ -192,8 +192,8 @@ func readAction(arguments string) (action shellAction, ok bool) {
 	return action, ok
 }
 
-// customInput is what the model gives a custom tool: its words where they are not what the tool asks for, so that the client judges them.
-func customInput(arguments string) string {
+// CustomInput is what the model gives a custom tool: its words where they are not what the tool asks for, so that the client judges them.
+func CustomInput(arguments string) string {
 	var in map[string]json.RawMessage
 	var text *string
 	if json.Unmarshal([]byte(arguments), &in) != nil || len(in) != 1 || json.Unmarshal(in["input"], &text) != nil || text == nil {
