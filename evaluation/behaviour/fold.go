@@ -55,6 +55,14 @@ func (f *Fold) completed(group string) {
 	}
 }
 
+// FailedCalls is how many calls of a rollout have failed that is under way.
+func (f *Fold) FailedCalls(rollout string) int64 {
+	if r := f.rollouts.open[rollout]; r != nil {
+		return r.FailedCalls
+	}
+	return 0
+}
+
 func (f *Fold) tally(version int64) *Tally {
 	t := f.versions[version]
 	if t == nil {

@@ -94,9 +94,7 @@ func (d *Dashboard) evaluation(w http.ResponseWriter, r *http.Request) error {
 // measure gives the figures of a run as of what is folded of it; p is nil for a run that another one is compared with.
 func (d *Dashboard) measure(r *http.Request, run string, p *evaluationPage) (*measured, error) {
 	if p == nil { // as it is now, whatever the other one is shown as of
-		clone := r.Clone(r.Context())
-		clone.URL.RawQuery = ""
-		r = clone
+		r = now(r)
 	}
 	b, in, target, release, err := holdOf(r, d.evals, run)
 	if err != nil {

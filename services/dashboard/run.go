@@ -40,9 +40,10 @@ type runPage struct {
 	GroupPager       pager
 	Rollouts         []rolloutRow
 	RolloutPager     pager
-	Outcome          string   // that is selected, "" for all
+	Filter           filter
 	Outcomes         []choice // to select
-	Live, Curves     string   // addresses
+	// Addresses: of what is new, of the curves, of the file of the chosen rollouts, and of the page without a filter.
+	Live, Curves, Export, All string
 }
 
 type feedBooks struct {
@@ -73,6 +74,8 @@ type rolloutRow struct {
 	Outcome books.Outcome
 	Reason  string
 	Step    int64
+	// FailedCalls are those of tools, on a run's page.
+	FailedCalls int64
 }
 
 // run shows a run.
@@ -143,7 +146,7 @@ func (p *runPage) fill(r *http.Request, b *book[runState]) error {
 			p.Live = ""
 		}
 	}
-	return cmp.Or(p.groups(r, l), p.rollouts(r, s.stands))
+	return cmp.Or(p.groups(r, l), p.rollouts(r, s))
 }
 
 // groups fills a page of the groups, the newest first.
@@ -181,13 +184,11 @@ func entryOf(l *books.Run, r books.Rollout) rolloutRow {
 var outcomes = []books.Outcome{books.InFlight, books.Trained, books.Stale, books.Filtered, books.Failed}
 
 // rollouts fills a page of the rollouts, the newest first.
-func (p *runPage) rollouts(r *http.Request, s *standing) error {
-	chosen := books.Outcome(r.URL.Query().Get("outcome"))
-	if chosen != "" && !slices.Contains(outcomes, chosen) {
-		return &refusal{http.StatusBadRequest, "There is no such outcome."}
+func (p *runPage) rollouts(r *http.Request, s *runState) (err error) {
+	if p.Filter, err = filterOf(r.URL.Query()); err != nil {
+		return err
 	}
-	p.Outcome = string(chosen)
-	rows, err := s.chosen(chosen, func(rows int) (from, to int, err error) {
+	rows, err := s.stands.chosen(p.Filter.Outcome, p.Filter.match(s), func(rows int) (from, to int, err error) {
 		p.RolloutPager, err = paged(r, "page", rows, rolloutsPage)
 		return p.RolloutPager.From, p.RolloutPager.To, err
 	})
@@ -195,19 +196,24 @@ func (p *runPage) rollouts(r *http.Request, s *standing) error {
 		return err
 	}
 	for _, rollout := range rows {
-		p.Rollouts = append(p.Rollouts, entryOf(s.books, rollout))
+		row := entryOf(s.books, rollout)
+		row.FailedCalls = s.failing[rollout.ID]
+		p.Rollouts = append(p.Rollouts, row)
 	}
 	for _, o := range append([]books.Outcome{""}, outcomes...) {
 		name := strings.ReplaceAll(cmp.Or(string(o), "all"), "_", " ")
-		p.Outcomes = append(p.Outcomes, choice{name, address(r, "outcome", string(o), "page", ""), o == chosen})
+		p.Outcomes = append(p.Outcomes, choice{name, address(r, "outcome", string(o), "page", ""), o == p.Filter.Outcome})
 	}
+	p.All = address(r, "task", "", "least", "", "most", "", "calls", "", "outcome", "", "page", "")
+	_, chosen, _ := strings.Cut(address(r, "page", "", "groups", ""), "?")
+	p.Export = strings.TrimSuffix(r.URL.Path+"/rollouts.csv?"+chosen, "?")
 	return nil
 }
 
 // address is that of the request with some parameters changed: names and values in turn, an empty value takes one away.
 func address(r *http.Request, changes ...any) string {
 	q := url.Values{}
-	for _, name := range []string{"at", "outcome", "page", "groups", "against"} {
+	for _, name := range []string{"at", "outcome", "task", "least", "most", "calls", "page", "groups", "against"} {
 		if v := r.URL.Query().Get(name); v != "" {
 			q.Set(name, v)
 		}
@@ -255,7 +261,17 @@ type series struct {
 type chart struct {
 	X      []float64 `json:"x"`
 	Series []series  `json:"series"`
-	Time   bool      `json:"time,omitempty"` // x is in seconds since 1970
+	Time   bool      `json:"time,omitempty"`   // x is in seconds since 1970, else whole numbers
+	Joined bool      `json:"joined,omitempty"` // curves are drawn through where they have no value
+	Why    string    `json:"why,omitempty"`    // there are no points, if there are none
+}
+
+// because says why a chart without points has none.
+func (c chart) because(why string) chart {
+	if len(c.X) == 0 {
+		c.Why = why
+	}
+	return c
 }
 
 // curves gives the charts of a run: reward and staleness by step, throughput and backlog over time.
@@ -274,23 +290,42 @@ func (d *Dashboard) curves(w http.ResponseWriter, r *http.Request) error {
 // maxSteps bounds the points of a curve by step: where there are more, each stands for several.
 const maxSteps = 500
 
-func (s *runState) charts() map[string]chart {
+// rewards are the mean rewards of the batches of the first feed, each with its step and with the tokens that the run had sampled by then.
+type rewards struct {
+	steps, sampled, staleness []float64
+	means                     []*float64
+}
+
+func (s *runState) rewards() (r rewards) {
 	batches := s.books.Batches(s.books.FirstFeed())
-	each := (len(batches) + maxSteps - 1) / maxSteps
-	steps := chart{}
-	var reward, staleness []*float64
-	if each > 0 {
-		for some := range slices.Chunk(batches, each) {
-			var mean, old float64
-			for _, batch := range some {
-				mean += batch.RewardMean / float64(len(some))
-				old = max(old, float64(batch.Staleness))
-			}
-			steps.X = append(steps.X, float64(some[len(some)-1].Step))
-			reward, staleness = append(reward, &mean), append(staleness, &old)
+	each := max(1, (len(batches)+maxSteps-1)/maxSteps)
+	for from := 0; from < len(batches); from += each {
+		to := min(from+each, len(batches))
+		var mean, old float64
+		for _, batch := range batches[from:to] {
+			mean += batch.RewardMean / float64(to-from)
+			old = max(old, float64(batch.Staleness))
 		}
+		r.steps, r.sampled = append(r.steps, float64(batches[to-1].Step)), append(r.sampled, float64(s.spent[to-1]))
+		r.means, r.staleness = append(r.means, &mean), append(r.staleness, old)
 	}
-	charts := map[string]chart{"reward": {X: steps.X, Series: []series{{"mean reward", reward}}}, "staleness": {X: steps.X, Series: []series{{"staleness, versions", staleness}}}}
+	return r
+}
+
+func (s *runState) charts() map[string]chart {
+	steps := s.rewards()
+	staleness := series{Name: "staleness, versions"}
+	for i := range steps.staleness {
+		staleness.Values = append(staleness.Values, &steps.staleness[i])
+	}
+	noBatch := "There is no batch yet."
+	if s.books.FirstFeed() == books.NoFeed {
+		noBatch = "The run has no feed, so it has no steps."
+	}
+	charts := map[string]chart{
+		"reward":    chart{X: steps.steps, Series: []series{{"mean reward", steps.means}}}.because(noBatch),
+		"staleness": chart{X: steps.steps, Series: []series{staleness}}.because(noBatch),
+	}
 	charts["throughput"], charts["backlog"], charts["cost"] = s.flows.throughput(), s.flows.backlogs(), s.flows.cost()
 	charts["work"], charts["tokens"], charts["shares"] = behaved(s.behaviour(drawnVersions))
 	return charts
@@ -328,7 +363,8 @@ func behaved(rows []behaviour.Row) (work, tokens, shares chart) {
 			}
 		}
 	}
-	return work, tokens, shares
+	const none = "No rollout is scored yet."
+	return work.because(none), tokens.because(none), shares.because(none)
 }
 
 // cost is in sampled tokens per minute.

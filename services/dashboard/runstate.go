@@ -8,11 +8,13 @@ import (
 
 // runState is what is folded of a run: its books, how its agents behave, and its curves over time.
 type runState struct {
-	books  *books.Run
-	stands *standing
-	acts   *behaviour.Fold
-	flows  *flows
-	rows   map[int][]behaviour.Row // of acts, by how many at most; nil when something has happened since
+	books   *books.Run
+	stands  *standing
+	acts    *behaviour.Fold
+	flows   *flows
+	failing map[string]int64        // rollouts of which calls of tools have failed, and how many
+	spent   []int64                 // the tokens that were sampled until each batch of the first feed
+	rows    map[int][]behaviour.Row // of acts, by how many at most; nil when something has happened since
 }
 
 // behaviour gives at most so many rows of how agents behave. Merging those of many versions takes milliseconds, so they are kept until a rollout begins or ends.
@@ -28,7 +30,7 @@ func (s *runState) behaviour(most int) []behaviour.Row {
 
 func newRunState(run string) *runState {
 	books := books.New(run)
-	return &runState{books: books, stands: newStanding(books), acts: behaviour.New(&books.Rollouts), flows: newFlows()}
+	return &runState{books: books, stands: newStanding(books), acts: behaviour.New(&books.Rollouts), flows: newFlows(), failing: map[string]int64{}}
 }
 
 // Size is how many rollouts and groups are folded.
@@ -47,6 +49,10 @@ func (s *runState) apply(e events.Event) error {
 		return err
 	}
 	switch e.Type {
+	case events.ToolsCompletedType:
+		if n := s.acts.FailedCalls(e.Entity); n > 0 {
+			s.failing[e.Entity] = n
+		}
 	case events.RunOpenedType, events.RolloutStartedType, events.RolloutScoredType, events.RolloutFailedType, events.GroupCompletedType:
 		s.rows = nil
 	}
@@ -58,6 +64,7 @@ func (s *runState) apply(e events.Event) error {
 		s.completed(e.Entity)
 	case e.Type == events.BatchReadyType && e.Entity == s.books.FirstFeed():
 		batches := s.books.Batches(e.Entity)
+		s.spent = append(s.spent, s.books.Totals.Sampled)
 		for _, g := range batches[len(batches)-1].Groups {
 			s.left(g)
 		}

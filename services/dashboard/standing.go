@@ -222,14 +222,22 @@ func byCount(counts map[string]int) (list []counted) {
 }
 
 // chosen lists a page of the rollouts that have an outcome on the first side, the newest first; "" is any. from and to give the rows of the page
-// when they are told how many there are.
-func (s *standing) chosen(outcome books.Outcome, page func(rows int) (from, to int, err error)) (rollouts []books.Rollout, err error) {
+// when they are told how many there are. A match that is asked of each rollout takes time that grows with the run, and nil is none.
+func (s *standing) chosen(outcome books.Outcome, match func(books.Rollout) bool, page func(rows int) (from, to int, err error)) (rollouts []books.Rollout, err error) {
+	if outcome != "" && len(s.feeds) == 0 {
+		match = func(books.Rollout) bool { return false }
+	}
 	rows := len(s.seen)
-	if outcome != "" {
+	switch {
+	case match != nil:
 		rows = 0
-		if len(s.feeds) > 0 {
-			rows = *s.feeds[0].Of(outcome)
+		for at := range s.seen {
+			if s.ended(at, outcome) && match(s.books.RolloutAt(at)) {
+				rows++
+			}
 		}
+	case outcome != "":
+		rows = *s.feeds[0].Of(outcome)
 	}
 	from, to, err := page(rows)
 	if err != nil {
@@ -237,7 +245,7 @@ func (s *standing) chosen(outcome books.Outcome, page func(rows int) (from, to i
 	}
 	row := 0
 	for at := len(s.seen) - 1; at >= 0 && row < to; at-- {
-		if outcome != "" && s.feeds[0].entries[at].Outcome != outcome {
+		if !s.ended(at, outcome) || match != nil && !match(s.books.RolloutAt(at)) {
 			continue
 		}
 		if row >= from {
@@ -246,4 +254,9 @@ func (s *standing) chosen(outcome books.Outcome, page func(rows int) (from, to i
 		row++
 	}
 	return rollouts, nil
+}
+
+// ended reports whether the rollout at a place has an outcome on the first side; "" is any.
+func (s *standing) ended(at int, outcome books.Outcome) bool {
+	return outcome == "" || len(s.feeds) > 0 && s.feeds[0].entries[at].Outcome == outcome
 }

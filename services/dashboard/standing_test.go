@@ -139,7 +139,7 @@ func TestChosenRollouts(t *testing.T) {
 		}
 		for from := 0; ; from += 7 {
 			all := 0
-			some, err := s.stands.chosen(outcome, func(rows int) (int, int, error) { all = rows; return from, min(from+7, rows), nil })
+			some, err := s.stands.chosen(outcome, nil, func(rows int) (int, int, error) { all = rows; return from, min(from+7, rows), nil })
 			if err != nil || all != len(want) {
 				t.Fatalf("%q: %d rows, want %d, %v", outcome, all, len(want), err)
 			}

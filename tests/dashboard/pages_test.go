@@ -158,3 +158,43 @@ func TestOtherPages(t *testing.T) {
 		s.is(`!!document.querySelector("h1") && document.documentElement.scrollWidth <= 360`)
 	}
 }
+
+// TestComparisonAndFilters drives runs beside each other, which are two clicks from their list, and the filter of a run's rollouts.
+func TestComparisonAndFilters(t *testing.T) {
+	s := newSite(t)
+	s.step(1)
+	s.step(2)
+	s.evaluated("version-6", 2)
+	s.do(chromedp.EmulateViewport(1200, 900), chromedp.Navigate(s.base))
+	s.click(`a[href="/compare"]`)
+	s.is(`location.search === "?run=version-6&run=live"`)
+	s.is(points + ` === 2 && document.querySelectorAll("[data-chart=tokens] canvas").length === 1`)
+	s.is(`document.querySelector("#settings").textContent.includes("feeds")`)
+	s.axe("a comparison")
+	s.click(`input[value="live"]`)
+	s.click(`fieldset.runs button`)
+	s.is(`location.search === "?run=version-6&run=" && document.querySelector("[data-chart=reward]").textContent.includes("An evaluation makes none")`)
+
+	s.do(chromedp.Navigate(s.base + "/runs/live"))
+	s.is(points + ` === 2 && document.querySelector("#rollouts").textContent.includes("8 rollouts")`)
+	s.do(chromedp.Evaluate[chromedp.Void](`(() => { const least = document.querySelector("input[name=least]"); least.value = 0.5; least.form.requestSubmit(); })()`))
+	s.is(`location.search.includes("least=0.5") && document.querySelector("#rollouts").textContent.includes("3 rollouts")`)
+	s.is(`new URL(document.querySelector("a[download]").href).search.includes("least=0.5")`)
+	s.click(`a[href*="outcome=failed"]`)
+	s.is(`location.search.includes("least=0.5") && document.querySelector("#rollouts").textContent.includes("There are none")`)
+
+	both := []string{"/compare?run=live&run=version-6", "/runs/live?task=clamp&least=0.5"}
+	s.is(`!document.getElementById("theme").hidden`) // the page's program has begun
+	s.click(`#theme`)
+	s.is(`getComputedStyle(document.body).backgroundColor === "rgb(15, 21, 27)"`)
+	for _, path := range both {
+		s.do(chromedp.Navigate(s.base + path))
+		s.is(points + ` === 2 && getComputedStyle(document.body).backgroundColor === "rgb(15, 21, 27)"`)
+		s.axe(path + " in the dark")
+	}
+	s.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile))
+	for _, path := range both {
+		s.do(chromedp.Navigate(s.base + path))
+		s.is(points + ` === 2 && document.documentElement.scrollWidth <= 360`)
+	}
+}

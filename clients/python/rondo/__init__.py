@@ -25,6 +25,7 @@ from .errors import (
     RondoError,
     WeightsRejected,
 )
+from .evidence import RecordedRollout, RecordedVerdict
 from .feed import AsyncFeed
 from .frames import RunTables, read
 from .gap import LogprobGap
@@ -62,6 +63,8 @@ __all__ = [
     "NotTaken",
     "PermissionDenied",
     "Ragged",
+    "RecordedRollout",
+    "RecordedVerdict",
     "RolledBack",
     "Rollout",
     "RondoError",

@@ -17,7 +17,7 @@ from . import hints, outside, publishing, teaching, traffic, variables, versions
 from .access import Access
 from .connection import Connection, within
 from .endpoint import find
-from .errors import Failed, NotFound, NotTaken, RondoError
+from .errors import ConnectError, Failed, NotFound, NotTaken, RondoError
 from .facts import CATALOGUE, Log, subject
 from .intake import Answer, Intake
 from .objects import Store, open_store, put_blob
@@ -69,6 +69,15 @@ class AsyncClient:
     def _locate(self) -> str:
         return self._nats or find(self._dir).nats
 
+    def unreached(self) -> ConnectError:
+        """Why there is no plane, and what to do."""
+        problem = str(self.connection.problem)
+        if "rondo up" in problem:
+            return ConnectError(problem)
+        if self._nats:
+            return ConnectError(f"{problem}: start a plane there, or give the address of one by nats= or RONDO_NATS")
+        return ConnectError(f"{problem}: start the plane again with `rondo up --dir {self._dir}`, or give another directory")
+
     async def open(self, patience: float | None = None) -> AsyncClient:
         """Connect, and open the store. ConnectError when no plane can be reached within the timeout, or within `patience` seconds."""
         async with self._opened:
@@ -76,7 +85,7 @@ class AsyncClient:
                 try:
                     await asyncio.wait_for(self.connection.link(), self.timeout if patience is None else patience)
                 except asyncio.TimeoutError:
-                    raise self.connection.problem from None
+                    raise self.unreached() from None
                 objects = open_store(self._store or find(self._dir).store)
                 self._plane = Plane(Log(self.connection, objects), Intake(self.connection, objects, self._source), objects)
         return self

@@ -31,7 +31,7 @@ PATIENCE = 5.0
 #: Seconds after which waiting for an answer is worth a line.
 COMPLAINT = 30
 #: Seconds after which waiting for a connection is: most often the address is wrong, or nothing was started.
-DIALLING = 5.0
+DIALLING = 3.0
 #: What the server says when it drops what a client sends, or refuses a subscription.
 VIOLATION = re.compile(r"permissions violation for (publish|subscription) to \"([^\"]*)\"", re.IGNORECASE)
 #: What breaks with a connection, and is tried again on the next one.
@@ -210,7 +210,7 @@ class Connection:
                         told = True
                         log.warning("%s; trying again", self.problem)
                     await asyncio.sleep(delay)
-                    delay = min(2 * delay, 2.0)
+                    delay = min(2 * delay, 1.0)
 
     async def _dial(self) -> None:
         if self._link is not None:

@@ -7,19 +7,24 @@ import importlib
 import importlib.util
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from .client import AsyncClient
+from .errors import NotFound
+from .evidence import RecordedRollout, recorded
 from .facts import Fact, Log, subject
 from .loop import LoopThread
 from .objects import Ref, Store, fetch
 
 __all__ = ["RunTables", "read"]
+
+T = TypeVar("T")
 
 TIME = pa.timestamp("us", tz="UTC")
 
@@ -84,8 +89,11 @@ TURNS = pa.schema(
     }
 )
 
-#: Seconds to wait for a plane. Somebody sits in front of a notebook.
+#: Seconds to wait for a plane, and for its first answer. Somebody sits in front of a notebook.
 PATIENCE = 2.0
+
+#: Names of runs and rollouts. Others would be patterns of subjects, or none.
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 #: What the tables are made of.
 KINDS = (
@@ -117,28 +125,39 @@ def read(
         run = rondo.read("demo-1", dir="/srv/rondo")
         run.rollouts.group_by("task").agg(pl.col("reward").mean())
 
+    run.rollout("g000001-0") is one rollout with its verdict, and with its changes as a diff.
+
     dir, nats, store, creds, ca, timeout: as for Client, but a plane that cannot be reached is a ConnectError after 2 s: it is not waited
     for. frames: polars, pandas or arrow. Default: polars, or pandas where only that is installed. ImportError where neither is. A run
     whose stream was deleted is not found: its archive is read by `rondo` alone.
     """
     chosen = frame_kind(frames)
-    client = AsyncClient(dir, nats=nats, store=store, creds=creds, ca=ca, timeout=timeout)
+    if not NAME.fullmatch(run):
+        raise ValueError(f"run {run[:80]!r}: a name has 1 to 64 letters, digits, - and _; `rondo run list` lists the runs")
+
+    def connect() -> AsyncClient:
+        return AsyncClient(dir, nats=nats, store=store, creds=creds, ca=ca, timeout=timeout)
+
+    return RunTables(run, connect, chosen)
+
+
+def ask(connect: Callable[[], AsyncClient], work: Callable[[AsyncClient], Coroutine[Any, Any, T]]) -> T:
+    """What a client answers that is there for this one question."""
+    client = connect()
     loop = LoopThread(client.close)
     try:
         loop.run(client.open(PATIENCE))
-        facts, feed = loop.run(_facts(client, run))
-        objects = client.objects
+        return loop.run(work(client))
     finally:
         loop.stop()
-    return RunTables(run, facts, feed, objects, chosen)
 
 
 class RunTables:
     """The tables of a run, made when they are first asked for. turns reads the trajectory of each finished rollout from the store."""
 
-    def __init__(self, run: str, facts: Mapping[str, list[Fact]], feed: str, objects: Store, frames: str) -> None:
-        self.run, self.feed = run, feed
-        self._facts, self._objects, self._frames = facts, objects, frames
+    def __init__(self, run: str, connect: Callable[[], AsyncClient], frames: str) -> None:
+        self.run, self._connect, self._frames = run, connect, frames
+        self._facts, self.feed, self._objects = ask(connect, lambda client: _facts(client, run))
         self._tables: dict[str, pa.Table] = {}
 
     def __repr__(self) -> str:
@@ -158,6 +177,16 @@ class RunTables:
     def turns(self) -> Any:
         """One row for each answer of the model in finished rollouts."""
         return self._frame("turns", lambda: turns(self._facts, self._objects))
+
+    def rollout(self, id: str) -> RecordedRollout:
+        """One rollout as it is recorded now, with its verdict and what it changed. NotFound where the run has none of that id.
+
+        id: as the column rollout of `rollouts` has it, or as a harness's rondo.Rollout has it, behind the run's name.
+        """
+        id = id.removeprefix(self.run + ".")
+        if not NAME.fullmatch(id):
+            raise ValueError(f"rollout {id[:80]!r}: give an id such as g000003-1; the column rollout of `rollouts` has them")
+        return ask(self._connect, lambda client: _rollout(client, self.run, id))
 
     def _frame(self, name: str, make: Any) -> Any:
         if name not in self._tables:
@@ -183,16 +212,40 @@ def frame_kind(wanted: str) -> str:
     )
 
 
-async def _facts(client: AsyncClient, run: str) -> tuple[dict[str, list[Fact]], str]:
-    config = await client.config(run)
+async def _facts(client: AsyncClient, run: str) -> tuple[dict[str, list[Fact]], str, Store]:
+    try:
+        config = await asyncio.wait_for(client.config(run), PATIENCE)
+    except asyncio.TimeoutError:
+        raise client.unreached() from None
     feeds = config.get("feeds") or [{"name": ""}]
-    lists = await asyncio.gather(*(_all(client.log, run, kind) for kind in KINDS))
-    return dict(zip(KINDS, lists, strict=True)), str(feeds[0]["name"])
+    lists = await asyncio.gather(*(_all(client.log, run, subject(run, kind, "*")) for kind in KINDS))
+    return dict(zip(KINDS, lists, strict=True)), str(feeds[0]["name"]), client.objects
 
 
-async def _all(log: Log, run: str, kind: str) -> list[Fact]:
+async def _rollout(client: AsyncClient, run: str, id: str) -> RecordedRollout:
+    facts = await _all(client.log, run, f"rondo.v1.{run}.rollout.{id}.>")
+    if not facts:
+        raise NotFound(f"run {run} has no rollout {id}: the column rollout of `rollouts` has those that it has")
+    started = next((fact.data["task"] for fact in facts if fact.type == "rollout.started"), "")
+    snapshot = await _snapshot(client, run, started)
+    # What the verifier printed comes from the store, whose calls block.
+    return await asyncio.to_thread(recorded, run, id, facts, snapshot, client.objects)
+
+
+async def _snapshot(client: AsyncClient, run: str, task: str) -> Any:
+    """The snapshot of a task, which may be a query; None where the run has no such task, or the task no workspace."""
+    tasks = {told["name"]: told.get("snapshot") for told in (await client.config(run)).get("tasks") or ()}
+    if task in tasks or not NAME.fullmatch(task):
+        return tasks.get(task)
+    query = await client.log.last(run, subject(run, "query.submitted", task))
+    if query is None:
+        return None
+    return (query.data.get("repository") or {}).get("archive") or tasks.get(query.data["task"])
+
+
+async def _all(log: Log, run: str, where: str) -> list[Fact]:
     found, sequence = list[Fact](), 1
-    while (fact := await log.next(run, subject(run, kind, "*"), sequence)) is not None:
+    while (fact := await log.next(run, where, sequence)) is not None:
         found.append(fact)
         sequence = fact.sequence + 1
     return found

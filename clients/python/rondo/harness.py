@@ -73,12 +73,34 @@ class Turn:
 #: Bytes of a file that one request reads.
 _PAGE = 4 << 20
 
+#: Seconds to wait for a gateway that this process has had no answer of yet: most often its address is wrong, or nothing was started.
+PATIENCE = 2.0
+_answered = set[str]()
+
 
 class Gateway:
     """A gateway's HTTP interface. What may be repeated is repeated, for at most `timeout` seconds; keys stand in no error."""
 
     def __init__(self, url: str, key: str, timeout: float) -> None:
         self.url, self.key, self._timeout = url.rstrip("/"), key, timeout
+        if not self.url.startswith(("http://", "https://")):
+            raise ValueError(f"gateway {url[:200]!r}: give a URL such as http://127.0.0.1:8790")
+
+    def find(self) -> None:
+        """Make sure that there is a gateway. One that has answered before may be restarting, and is waited for later."""
+        until = time.monotonic() + min(PATIENCE, self._timeout)
+        while self.url not in _answered:
+            try:
+                urllib.request.urlopen(self.url + "/healthz", timeout=max(0.1, until - time.monotonic())).close()
+            except urllib.error.HTTPError as error:  # an answer, too
+                error.close()
+            except (OSError, http.client.HTTPException) as error:
+                if time.monotonic() + 0.1 > until:
+                    advice = "`rondo up` with `--gateway-listen` starts one, and gateway= or RONDO_GATEWAY names another"
+                    raise GatewayError(f"the gateway at {self.url} gives no answer ({error}): {advice}", 0, "unreachable") from None
+                time.sleep(0.1)
+                continue
+            _answered.add(self.url)
 
     def ask(self, path: str, body: Mapping[str, Any] | None = None, *, named: bool = False, patience: float = 0) -> dict[str, Any]:
         """Ask once, or until there is an answer where a second time does no harm. `named` calls carry a key of their own."""
@@ -251,12 +273,14 @@ def rollout(
     gateway: its URL. Default: RONDO_GATEWAY, or http://127.0.0.1:8790.
     key: one of the gateway's keys. Default: RONDO_GATEWAY_KEY, or what gateway.key holds in `dir` (default: RONDO_DIR, or .rondo).
     group, member, size: whom the rollout is compared with. Default: a new group of the run's size, and its first member.
-    timeout: seconds to go on asking a gateway that gives no answer.
+    timeout: seconds to go on asking a gateway that gives no answer any more. One that never gave this process an answer is a GatewayError
+    after 2 s.
     """
     variables.check()
     if key is None:
         key = os.environ.get("RONDO_GATEWAY_KEY") or _kept(Path(dir or os.environ.get("RONDO_DIR") or ".rondo") / "gateway.key")
     at = Gateway(gateway or os.environ.get("RONDO_GATEWAY") or "http://127.0.0.1:8790", key, timeout)
+    at.find()
     if group is None:
         group, member = secrets.token_hex(8), member or 0  # a named member may be asked for again
     body = {"run": run, "task": task, "group": group, "member": member, "size": size}

@@ -23,9 +23,9 @@ from rondo import env
 from rondo.connection import end
 from rondo.env.environment import adapted
 from rondo.env.episode import Stage, play
-from rondo.env.files import workspace
 from rondo.env.lease import EPISODES, RATINGS, take
 from rondo.objects import put_blob
+from rondo.workspace import workspace
 
 from .conftest import ROOT, Plane, until
 from .environments import Guess, bisect, countdown

@@ -105,7 +105,28 @@ def test_a_plane_that_is_not_there_is_not_waited_for(tmp_path: Path, monkeypatch
             reader = threading.Thread(target=read, kwargs=address, daemon=True)
             reader.start()
             reader.join(60)
-    assert errors == [f"no plane runs in {tmp_path}: start one with `rondo up --dir {tmp_path}`", f"NATS at {url} gives no answer"]
+    assert errors == [
+        f"no plane runs in {tmp_path}: start one with `rondo up --dir {tmp_path}`",
+        f"NATS at {url} gives no answer: start a plane there, or give the address of one by nats= or RONDO_NATS",
+    ]
+
+
+def test_a_server_that_is_no_plane_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A server of NATS without JetStream accepts the connection, and then nobody answers."""
+    monkeypatch.setattr(frames, "PATIENCE", 1.0)
+
+    def serve(link: socket.socket) -> None:
+        link.sendall(b'INFO {"server_id":"x","version":"2.12.0","max_payload":1048576,"headers":true}\r\n')
+        with link, link.makefile("rb") as said:
+            for line in said:
+                if line.startswith(b"PING"):
+                    link.sendall(b"PONG\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=lambda: serve(server.accept()[0]), daemon=True).start()
+        url = f"nats://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(rondo.ConnectError, match=f"NATS at {url} gives no answer: start a plane there"):
+            rondo.read("mine", nats=url, store=str(tmp_path), frames="arrow", timeout=None)
 
 
 def test_a_run_that_is_not_there(plane: Plane) -> None:

@@ -55,6 +55,9 @@ def test_rollout(live: tuple[Plane, str]) -> None:
         with pytest.raises(rondo.GatewayError) as over:
             r.sandbox.exec("true")
         assert over.value.code == "rollout_over"
+    told = rondo.read("mended", dir=plane.dir, frames="arrow").rollout(r.id)
+    assert told.verdict is not None and (told.verdict.reward, told.verdict.exit_code, told.verdict.unread) == (1, 0, "")
+    assert '-gt "$limit"' in told.diff() and "+++ b/lib/shorten.sh\n" in told.diff() and "+++ b/notes/b.txt\n" in told.diff()
 
 
 def test_turns(live: tuple[Plane, str]) -> None:
@@ -122,6 +125,9 @@ def test_unmended_and_failed(live: tuple[Plane, str]) -> None:
         with rondo.rollout("unmended", "shell-slugify", gateway=url, dir=plane.dir) as r:
             say(r, "Mend it.")
         assert r.verdict().reward == 0
+        told = rondo.read("unmended", dir=plane.dir, frames="arrow").rollout(r.id)
+        assert told.verdict is not None and told.verdict.reward == 0 and told.diff() == ""
+        assert told.verdict.output, "the failed tests are not named"
         with pytest.raises(KeyError), rondo.rollout("unmended", "shell-slugify", gateway=url, dir=plane.dir) as r:
             raise KeyError("what the harness knows")
         with pytest.raises(rondo.Failed, match="the harness raised KeyError$"):
@@ -136,6 +142,12 @@ def test_keys(live: tuple[Plane, str], tmp_path: Path) -> None:
     with pytest.raises(rondo.GatewayError) as gone:
         rondo.rollout("mended", "shell-slugify", gateway="http://127.0.0.1:9", key="sk-not-for-you", timeout=0.1)
     assert gone.value.status == 0 and "sk-not-for-you" not in str(gone.value)
+    with pytest.raises(ValueError, match="give a URL such as http"):
+        rondo.rollout("mended", "shell-slugify", gateway="127.0.0.1:9", key="sk-not-for-you")
+    with pytest.raises(rondo.GatewayError, match="`rondo up` with `--gateway-listen` starts one"):
+        rondo.rollout("mended", "shell-slugify", gateway="http://127.0.0.1:9", key="sk-not-for-you")  # not for a minute
+    with pytest.raises(rondo.GatewayError, match='has no task "no-such-task"'):
+        rondo.rollout("mended", "no-such-task", gateway=url, dir=live[0].dir)
 
 
 def test_guide(live: tuple[Plane, str], monkeypatch: pytest.MonkeyPatch) -> None:

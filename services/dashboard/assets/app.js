@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   // The parts of a page that are taken from a newer copy of it.
-  const parts = ["live", "rollouts", "groups", "books", "behaviour"];
+  const parts = ["live", "rollouts", "groups", "books", "behaviour", "settings"];
 
   let asking = null;
   async function refresh() {
@@ -38,12 +38,20 @@
   const drawn = new Map();
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+  // Steps, versions and tokens are whole numbers: no tick stands between them.
+  const wholes = [...Array(13).keys()].flatMap((n) => [1, 2, 5].map((m) => m * 10 ** n));
+  const brief = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
+
   function options(box, chart) {
     const axis = { stroke: colour("--faint"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
+    const up = { ...axis, values: (_, ticks) => ticks.map((v) => brief.format(v)) };
+    // Of figures that are all the same the axis begins at 0.
+    const range = (_, low, high) => low === null ? [0, 1] : low === high ? [Math.min(low, 0), Math.max(high, 0) || (low < 0 ? 0 : 1)] : uPlot.rangeNum(low, high, 0.1, true);
+    const across = chart.time ? axis : { ...axis, incrs: wholes, values: (_, ticks) => ticks.map((v) => v < 1e4 ? String(v) : brief.format(v)) };
     return {
-      width: Math.max(200, box.clientWidth), height: 190, scales: { x: { time: !!chart.time } }, axes: [axis, axis], legend: { live: true },
+      width: Math.max(200, box.clientWidth), height: 190, scales: { x: { time: !!chart.time }, y: { range } }, axes: [across, up], legend: { live: true },
       series: [{ label: chart.time ? "time" : box.dataset.axis || "step" }, ...chart.series.map((s, i) => ({
-        label: s.name, stroke: colour("--c" + (i % 5 + 1)), width: 2, dash: [[], [6, 3], [2, 3], [10, 4], [1, 2]][i % 5], points: { show: chart.x.length < 40 },
+        label: s.name, stroke: colour("--c" + (i % 5 + 1)), width: 2, dash: [[], [6, 3], [2, 3], [10, 4], [1, 2]][i % 5], points: { show: chart.x.length < 40 }, spanGaps: !!chart.joined,
       }))],
     };
   }
@@ -61,13 +69,18 @@
     if (!last) return;
     for (const box of charts.querySelectorAll("[data-chart]")) {
       const chart = last[box.dataset.chart];
-      if (!chart || !chart.x || !chart.x.length) continue;
+      if (!chart) continue;
+      if (!chart.x || !chart.x.length) {
+        if (!drawn.has(box)) box.textContent = chart.why || "";
+        continue;
+      }
       const data = [chart.x, ...chart.series.map((s) => s.values)];
       const plot = drawn.get(box);
       if (plot && !anew) {
         plot.setData(data);
       } else {
         if (plot) plot.destroy();
+        else box.textContent = "";
         drawn.set(box, new uPlot(options(box, chart), data, box));
       }
       box.dataset.points = chart.x.length;

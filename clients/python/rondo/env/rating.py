@@ -16,8 +16,8 @@ from ..errors import Damaged
 from ..facts import Fact, subject
 from ..objects import Ref, fetch
 from ..plane import Plane
+from ..workspace import workspace
 from .environment import components
-from .files import workspace
 from .thread import Thread
 
 __all__ = ["Rater", "Reward", "Rollout", "failure", "rate", "transcript"]

@@ -1,0 +1,115 @@
+"""What the reward of a recorded rollout follows from: the verdict, what the verifier printed, and what the rollout changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import Damaged, NotFound, RondoError
+from .facts import Fact
+from .harness import Verdict
+from .objects import Ref, Store, fetch
+from .workspace import diff, entries
+
+__all__ = ["RecordedRollout", "RecordedVerdict", "recorded"]
+
+#: Bytes of the verifier's output that are read, and the last ones of them that are given.
+MAX_OUTPUT, MAX_GIVEN = 16 << 20, 64 << 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedVerdict(Verdict):
+    """A verdict as the log has it. The output names the tests that failed, as the task's verifier prints them."""
+
+    #: Of the verifier, and how long it took.
+    exit_code: int
+    seconds: float
+    #: What of the rollout looks like cheating, "name: detail" each.
+    flags: Sequence[str]
+    #: The last 64 KiB of what the verifier printed; "" where nobody ran one. Where it cannot be read, `unread` says why.
+    output: str = field(repr=False)
+    unread: str = ""
+
+
+@dataclass(frozen=True)
+class RecordedRollout:
+    """One rollout of a run, as it was recorded when it was read."""
+
+    run: str
+    id: str
+    group: str
+    task: str
+    #: scored, failed or in_flight.
+    outcome: str
+    #: None unless it is scored.
+    verdict: RecordedVerdict | None
+    #: Of a failed one, what went wrong: the stage, the class and the message.
+    failure: str
+    _objects: Store = field(repr=False)
+    #: The task's snapshot and the rollout's change, as facts refer to them; without a snapshot Rondo had no workspace of it.
+    _snapshot: Any = field(repr=False)
+    _change: Any = field(repr=False)
+
+    def diff(self) -> str:
+        """What the rollout changed in its workspace as far as it has come, in the form of `git diff`; "" where that is nothing.
+
+        Large and binary files are named and not shown. NotFound where the rollout ran elsewhere, so that Rondo had no workspace of it.
+        """
+        if not self._snapshot:
+            raise NotFound(f"Rondo has no workspace of rollout {self.id} of run {self.run}: it ran elsewhere, or its task has none")
+        if not self._change:
+            return ""
+        return diff(entries(self._objects, self._snapshot), entries(self._objects, self._snapshot, self._change))
+
+
+def recorded(run: str, rollout: str, facts: Sequence[Fact], snapshot: Any, objects: Store) -> RecordedRollout:
+    """A rollout of its facts, in their order."""
+    told = {fact.type: fact.data for fact in facts}
+    started, scored, failed = (told.get(f"rollout.{what}") for what in ("started", "scored", "failed"))
+    if started is None:
+        where = f"`rondo explain rollout {run} {rollout}` reads it"
+        raise NotFound(f"rollout {rollout} of run {run} is in the archive alone, which this client does not read: {where}")
+    failure = " ".join(filter(None, (failed["stage"], failed["class"], failed.get("message")))) if failed else ""
+    outcome = "failed" if failed else "scored" if scored else "in_flight"
+    verdict = _verdict(scored, objects) if scored else None
+    return RecordedRollout(run, rollout, started["group"], started["task"], outcome, verdict, failure, objects, snapshot, _change(facts))
+
+
+def _verdict(scored: dict[str, Any], objects: Store) -> RecordedVerdict:
+    output, unread = "", ""
+    if scored.get("log"):
+        try:
+            ref = Ref.parse(scored["log"])
+            if ref.size > MAX_OUTPUT:
+                raise Damaged(f"it has {ref.size} bytes")
+            output = fetch(objects, ref).strip()[-MAX_GIVEN:].decode(errors="replace")
+        except (RondoError, OSError) as error:
+            unread = f"what the verifier printed cannot be read: {error}"
+    forfeit = (scored.get("forfeit") or {}).get("class", "")
+    return RecordedVerdict(
+        float(scored["reward"]),
+        dict(scored.get("components") or {}),
+        forfeit,
+        exit_code=scored["exit_code"],
+        seconds=scored["duration_ms"] / 1000,
+        flags=tuple(scored.get("flags") or ()),
+        output=output,
+        unread=unread,
+    )
+
+
+def _change(facts: Sequence[Fact]) -> Any:
+    """The change against the snapshot that a rollout has left, as far as it has come; None for none."""
+    change, kept = None, False
+    for fact in facts:
+        told = fact.data
+        if fact.type == "rollout.copied" and told["tools"]:
+            change = max(told["tools"], key=lambda done: int(done["turn"])).get("workspace")
+        elif fact.type in ("rollout.tools_completed", "rollout.workspace_answered"):
+            change, kept = told.get("workspace"), fact.type == "rollout.workspace_answered"
+        elif fact.type == "rollout.step_scored" and told.get("workspace") is not None and not kept:
+            change = told["workspace"] if told["workspace"].get("ref") else None  # an empty one is the snapshot
+        elif fact.type == "rollout.finished" and told.get("workspace"):
+            change = told["workspace"]
+    return change
