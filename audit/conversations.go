@@ -23,33 +23,36 @@ func (c *Checker) conversation(r *rolloutState, turn events.TurnSampled) error {
 	if is == nil {
 		return fmt.Errorf("turn %d does not say which rule of the run takes its conversation", turn.Turn)
 	}
-	r.talks = append(r.talks, is)
-	if after := turn.After; after != nil && (*after < 0 || *after >= len(r.talks) || *r.talks[*after] != *is) {
+	if r.talks == nil {
+		r.talks = map[int]talk{}
+	}
+	r.talks[turn.Turn] = talk{*is, len(turn.TokenIDs)}
+	if after := turn.After; after != nil && r.talks[*after].Conversation != *is {
 		return fmt.Errorf("turn %d goes on with turn %d in another conversation: %+v", turn.Turn, *after, *is)
 	}
 	i := slices.IndexFunc(rules, func(rule runfile.ConversationRule) bool { return rule.Name == is.Rule })
 	if i < 0 && (is.Rule != "" || is.Masked) || i >= 0 && rules[i].Masks() != is.Masked {
 		return fmt.Errorf("turn %d: rule %q of the run does not say masked %t", turn.Turn, is.Rule, is.Masked)
 	}
-	if is.Masked {
-		if r.masked == nil {
-			r.masked = map[int]int{}
-		}
-		r.masked[turn.Turn] = len(turn.TokenIDs)
-	}
 	return nil
+}
+
+// talk is the conversation of a turn, which sampled so many tokens.
+type talk struct {
+	events.Conversation
+	tokens int
 }
 
 // maskedTokens are the sampled tokens of an episode that are not trained on, by rule.
 func (r *rolloutState) maskedTokens(finished events.RolloutFinished) (tokens map[string]int) {
-	for turn, n := range r.masked {
-		if finished.TextOnly || n == 0 || slices.Contains(r.left, turn) {
+	for turn, t := range r.talks {
+		if !t.Masked || finished.TextOnly || t.tokens == 0 || slices.Contains(r.left, turn) {
 			continue
 		}
 		if tokens == nil {
 			tokens = map[string]int{}
 		}
-		tokens[r.talks[turn].Rule] += n
+		tokens[t.Rule] += t.tokens
 	}
 	return tokens
 }
@@ -57,8 +60,8 @@ func (r *rolloutState) maskedTokens(finished events.RolloutFinished) (tokens map
 // maskedIn finds a turn that is not trained on in a row of a batch.
 func (r *rolloutState) maskedIn(row storage.Sample) (rule string, found bool) {
 	for _, span := range row.Turns {
-		if _, masked := r.masked[int(span.Turn)]; masked {
-			return r.talks[span.Turn].Rule, true
+		if t := r.talks[int(span.Turn)]; t.Masked {
+			return t.Rule, true
 		}
 	}
 	return "", false

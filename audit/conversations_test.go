@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/rondo-rl/rondo/books"
@@ -36,6 +37,7 @@ func TestConversationsAreAudited(t *testing.T) {
 		"nothing is masked":      {rules, []events.TurnSampled{turn(0, -1, main)}, nil, nil, false},
 		"goes on otherwise":      {rules, []events.TurnSampled{turn(0, -1, main), turn(1, 0, title)}, nil, map[string]int{"titles": 2}, true},
 		"no word of it":          {rules, []events.TurnSampled{turn(0, -1, nil)}, nil, nil, true},
+		"no word, then a mask":   {rules, []events.TurnSampled{turn(0, -1, nil), turn(1, -1, title)}, nil, map[string]int{"titles": 2}, true},
 		"a rule that is not":     {rules, []events.TurnSampled{turn(0, -1, &events.Conversation{Rule: "small"})}, nil, nil, true},
 		"masked by no rule":      {rules, []events.TurnSampled{turn(0, -1, &events.Conversation{Masked: true})}, nil, map[string]int{"": 2}, true},
 		"trained on by a rule":   {rules, []events.TurnSampled{turn(0, -1, &events.Conversation{Rule: "titles"})}, nil, nil, true},
@@ -52,20 +54,16 @@ func TestConversationsAreAudited(t *testing.T) {
 				return checker.progress(r, e)
 			}
 			var err error
-			for _, s := range c.turns {
-				if err == nil {
-					err = state(events.TurnSampledType, s)
-				}
+			for _, s := range c.turns { // what is wrong keeps the checker from nothing that comes later
+				err = errors.Join(err, state(events.TurnSampledType, s))
 			}
-			if err == nil {
-				err = state(events.RolloutFinishedType, events.RolloutFinished{Turns: len(c.turns) - len(c.left), Masked: c.masked})
-			}
+			err = errors.Join(err, state(events.RolloutFinishedType, events.RolloutFinished{Turns: len(c.turns) - len(c.left), Masked: c.masked}))
 			if (err != nil) != c.wrong {
 				t.Error(err)
 			}
 		})
 	}
-	r := &rolloutState{talks: []*events.Conversation{main, title}, masked: map[int]int{1: 2}}
+	r := &rolloutState{talks: map[int]talk{0: {*main, 2}, 1: {*title, 2}}}
 	for n, want := range []string{"", "titles"} {
 		if rule, is := r.maskedIn(storage.Sample{Turns: []storage.TurnSpan{{Turn: int32(n)}}}); rule != want || is != (want != "") {
 			t.Errorf("a row with turn %d is masked by %q, %t", n, rule, is)

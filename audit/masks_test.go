@@ -32,7 +32,7 @@ func TestMasks(t *testing.T) {
 		cfg.Filters = c.filters
 		r := &rolloutState{episode: c.episode}
 		if n := c.episode.Masked["titles"]; n > 0 {
-			r.masked, r.talks = map[int]int{0: n}, []*events.Conversation{{Rule: "titles", Masked: true}}
+			r.talks = map[int]talk{0: {events.Conversation{Rule: "titles", Masked: true}, n}}
 		}
 		checker := &Checker{books: &books.Run{Rollouts: books.Rollouts{Config: cfg}}}
 		if got := checker.mask(runfile.Feed{}, events.Member{}, r, 1); got != c.want {

@@ -29,10 +29,8 @@ type rolloutState struct {
 	called string // the ordinal of a harness's call that is not answered
 	agent  bool   // the run's agent makes the episode
 	left   []int  // turns that are no part of it
-	// talks are the conversations of the turns, in runs that have rules of them, and masked the sampled
-	// tokens of those that are not trained on, by turn.
-	talks    []*events.Conversation
-	masked   map[int]int
+	// talks are the conversations of the turns, in runs that have rules of them.
+	talks    map[int]talk
 	finished bool
 	outcome  events.Type
 	reward   float64
@@ -109,10 +107,10 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 		if err != nil {
 			return err
 		}
-		if err := c.conversation(r, turn); err != nil {
+		if err := r.sampled(turn, r.agent || events.External(e.Entity)); err != nil {
 			return err
 		}
-		return r.sampled(turn, r.agent || events.External(e.Entity))
+		return c.conversation(r, turn)
 	case events.ToolsCompletedType:
 		tools, err := events.Data[events.ToolsCompleted](e)
 		if err != nil {

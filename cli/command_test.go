@@ -108,6 +108,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		args []string
 		want []string // parts of the error
 	}{
+		"an empty command":                {[]string{""}, []string{`unknown command ""`}},
+		"an empty command of run":         {[]string{"run", ""}, []string{`unknown command ""`}},
 		"run file with an unknown key":    {[]string{"run", "open", "x", "--dir", dir, "--file", file(minimal + "grop_size: 4\n")}, []string{"run.yaml", "grop_size"}},
 		"unknown key within":              {[]string{"run", "open", "x", "--dir", dir, "--file", file(minimal + "limits:\n  turnz: 4\n")}, []string{"run.yaml", "turnz"}},
 		"run file with a wrong value":     {[]string{"run", "open", "x", "--dir", dir, "--file", file(minimal + "group_size: 0\n")}, []string{"run x", "group_size 0", "1 to 1024"}},

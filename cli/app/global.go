@@ -265,7 +265,7 @@ func refuseUnknown(cmd *cobra.Command) {
 		if len(args) > 0 {
 			cmd.SuggestionsMinimumDistance = 2 // letters that differ
 			meant := ""
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			if near := cmd.SuggestionsFor(args[0]); args[0] != "" && len(near) > 0 {
 				like := slices.IndexFunc(near, func(name string) bool { return name[0] == args[0][0] }) // the first letter is rarely wrong
 				meant = fmt.Sprintf(", did you mean %q?", near[max(0, like)])
 			}

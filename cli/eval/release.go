@@ -3,6 +3,7 @@ package eval
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -138,10 +139,12 @@ func (o *releaseOptions) check(given func(string) bool) error {
 		return errors.New("--pass-at 0: give a reward above or below 0, such as 0.001")
 	case o.rules.By != release.ByReward && o.rules.By != release.ByPass:
 		return fmt.Errorf("--by %q: must be %s or %s", o.rules.By, release.ByReward, release.ByPass)
+	case math.IsInf(o.minReward, 0) || math.IsNaN(o.minReward):
+		return fmt.Errorf("--min-reward %g: must be a number", o.minReward)
 	case !(o.minPass >= 0 && o.minPass <= 1):
 		return fmt.Errorf("--min-pass %g: must be 0 to 1", o.minPass)
-	case !(o.rules.MaxLoss >= 0):
-		return fmt.Errorf("--max-loss %g: must be at least 0", o.rules.MaxLoss)
+	case !(o.rules.MaxLoss >= 0) || math.IsInf(o.rules.MaxLoss, 0):
+		return fmt.Errorf("--max-loss %g: must be at least 0, and a number", o.rules.MaxLoss)
 	case !(o.rules.MaxFailed >= 0 && o.rules.MaxFailed <= 1):
 		return fmt.Errorf("--max-failed %g: must be 0 to 1", o.rules.MaxFailed)
 	case !(o.rules.Confidence > 0 && o.rules.Confidence < 1):

@@ -381,6 +381,8 @@ func TestReleaseRefuses(t *testing.T) {
 		"p --canary-share 1":       "below 1",
 		"p --min-pass 1.5":         "must be 0 to 1",
 		"p --max-loss -1":          "at least 0",
+		"p --max-loss inf":         "a number",
+		"p --min-reward nan":       "must be a number",
 		"p --confidence 1":         "between 0 and 1",
 		"p --canary-rollouts 1":    "at least 2",
 		"p --canary-for 0s":        "above 0",

@@ -138,6 +138,7 @@ func judgeCanary(j *events.WeightsJudged, version, against []evaluation.Attempt)
 
 // conclude holds the figures to the rules.
 func conclude(j *events.WeightsJudged) {
+	blank := ""
 	for _, f := range j.Figures {
 		least, name := j.Rules.MinReward, f.Name
 		if name == ByPass {
@@ -158,12 +159,20 @@ func conclude(j *events.WeightsJudged) {
 		case j.Rules.Better && f.Verdict != evaluation.Better:
 			j.Reasons = append(j.Reasons, fmt.Sprintf("%s is not significantly better: %+.4g (p = %.3g)", name, f.Difference, f.P))
 		}
+		if f.Low == f.High && f.Verdict == evaluation.NotShown {
+			blank = fmt.Sprintf("%s differs by %.4g on each task: an interval that is a point shows nothing", name, f.Difference)
+		}
 		if most := j.Rules.MaxLoss; f.Low < -most-1e-9 {
 			j.Reasons = append(j.Reasons, fmt.Sprintf("%s may be lower by %.4g, more than %.4g", name, -f.Low, most))
 		}
 	}
-	if j.Verdict = events.JudgedPassed; len(j.Reasons) > 0 {
+	switch {
+	case len(j.Reasons) > 0:
 		j.Verdict = events.JudgedFailed
+	case blank != "":
+		j.Verdict, j.Reasons = events.JudgedNoResult, []string{blank}
+	default:
+		j.Verdict = events.JudgedPassed
 	}
 }
 

@@ -49,7 +49,7 @@ func TestGateRules(t *testing.T) {
 		verdict, reason  string
 	}{
 		"better":           {none, tries(8, 0, 0.6), tries(8, 0, 0.3), nil, events.JudgedPassed, ""},
-		"the same":         {none, tries(8, 0, 0.3), tries(8, 0, 0.3), nil, events.JudgedPassed, ""},
+		"the same":         {none, tries(8, 0, 0.3), tries(8, 0, 0.3), nil, events.JudgedNoResult, "reward differs by 0 on each task"},
 		"worse":            {none, tries(8, 0, 0.2), tries(8, 0, 0.3), nil, events.JudgedFailed, "reward is significantly worse, by 0.1"},
 		"too few tasks":    {none, tries(5, 0, 0.6), tries(5, 0, 0.3), nil, events.JudgedNoResult, "both tried 5 tasks: fewer than 6 can't show a loss"},
 		"not better":       {rules(func(r *events.JudgementRules) { r.Better = true }), tries(8, 0, 0.3), tries(8, 0, 0.3), nil, events.JudgedFailed, "not significantly better"},
