@@ -110,7 +110,8 @@ func stocks(h *history) (want map[string]string) {
 	})
 	is(Flaky, "Put things back into the stock, whatever there was before", map[string]string{
 		"put.go": "package stock\n\nfunc (s Stock) Put(item string, n int) { s[item] += n }\n",
-		"put_test.go": "package stock\n\nimport (\n\t\"fmt\"\n\t\"math/rand/v2\"\n\t\"testing\"\n)\n\nfunc TestPut(t *testing.T) {\n\tt.Run(fmt.Sprint(rand.Uint64()), func(*testing.T) { Stock{}.Put(\"nut\", 1) })\n" +
+		"put_test.go": "package stock\n\nimport (\n\t\"fmt\"\n\t\"math/rand/v2\"\n\t\"testing\"\n)\n\n" +
+			"func TestPut(t *testing.T) {\n\tt.Run(fmt.Sprint(rand.Uint64()), func(*testing.T) { Stock{}.Put(\"nut\", 1) })\n" +
 			"\tt.Error(\"always\")\n}\n",
 	})
 	return want
@@ -450,8 +451,8 @@ func TestHostileHistory(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\ntouch "+marker+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for key, value := range map[string]string{"diff.external": program, "diff.evil.textconv": program, "diff.evil.command": program, "core.pager": program, "core.fsmonitor": program, "log.showSignature": "true", "gpg.program": program} {
-		h.git("config", key, value)
+	for _, key := range []string{"diff.external", "diff.evil.textconv", "diff.evil.command", "core.pager", "core.fsmonitor", "gpg.program"} {
+		h.git("config", key, program)
 	}
 	t.Setenv("GIT_EXTERNAL_DIFF", program)
 	objects, head, err := swebench.Open(h.dir)
