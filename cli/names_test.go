@@ -65,7 +65,7 @@ func TestUnknownNames(t *testing.T) {
 	}
 	elsewhere := []string{
 		"nope", "run nope", "events nope", "completion nope", "help nope", "help run nope", "service nope", "tasks import nope", "events schema nope", "tasks build " + gone, "tasks show nope",
-		"tasks run nope", "tasks lint " + gone, "tasks import swebench " + gone + " " + t.TempDir(), "tasks import r2egym " + gone + " " + t.TempDir(), "tasks import terminal-bench " + gone + " " + t.TempDir(), "tools list --set nope", "tools show nope",
+		"tasks run nope", "tasks lint " + gone, "tasks import swebench " + gone + " " + t.TempDir(), "tasks import r2egym " + gone + " " + t.TempDir(), "tasks import terminal-bench " + gone + " " + t.TempDir(), "tasks import git " + gone + " " + t.TempDir(), "tools list --set nope", "tools show nope",
 		"weights quantize " + gone + " --to " + t.TempDir(), "auth revoke nope --out " + keys, "auth rotate nope --out " + keys, "auth show nope --out " + keys, "auth user x --run r --role nope --out " + keys,
 		"auth user x --service nope --out " + keys, "advantage --estimator nope", "advantage --preset nope", "demo --pack nope", "doctor --file " + gone,
 	}

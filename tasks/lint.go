@@ -243,6 +243,9 @@ func (p *prover) score(ctx context.Context, stage provedStage, changes []byte, w
 // runSolution uses bash where there is one, as for the verifier.
 const runSolution = "if command -v bash >/dev/null 2>&1; then exec bash /solution/solve.sh; else exec sh /solution/solve.sh; fi"
 
+// ErrSolution says that it is a task's solution that does not work, and not the machine.
+var ErrSolution = errors.New("the solution does not work")
+
 // applySolution runs the reference fix of a stage, in a sandbox of its own with the changes of those before, and gives what is changed then.
 func (p *prover) applySolution(ctx context.Context, stage provedStage, changes []byte) ([]byte, error) {
 	box := p.boxes.Agent(lintName)
@@ -264,13 +267,13 @@ func (p *prover) applySolution(ctx context.Context, stage provedStage, changes [
 	case err != nil:
 		return nil, fmt.Errorf("run %s: %w", script, err)
 	case result.TimedOut:
-		return nil, fmt.Errorf("run %s: timed out after %v", script, stage.VerifierTimeout)
+		return nil, fmt.Errorf("%w: run %s: timed out after %v", ErrSolution, script, stage.VerifierTimeout)
 	case result.ExitCode != 0:
-		return nil, fmt.Errorf("run %s: exit %d: %s", script, result.ExitCode, tail(result.Stderr))
+		return nil, fmt.Errorf("%w: run %s: exit %d: %s", ErrSolution, script, result.ExitCode, tail(result.Stderr))
 	}
 	changes, err = sb.Changes(ctx)
 	if err == nil && changes == nil {
-		err = fmt.Errorf("run %s: it changed nothing", script)
+		err = fmt.Errorf("%w: run %s: it changed nothing", ErrSolution, script)
 	}
 	return changes, err
 }

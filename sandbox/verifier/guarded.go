@@ -163,6 +163,15 @@ func (b *baseline) control(ctx context.Context, spec Spec, outcome *Outcome) err
 	return nil
 }
 
+// Observe runs graded tests once and answers how each of them ended, whatever that is worth. Its error is as that of Run, and the outcome's log is the run's.
+func Observe(ctx context.Context, spec Spec) (grade.Report, Outcome, error) {
+	outcome, err := run(ctx, spec)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = fmt.Errorf("run verifier: %w", cause)
+	}
+	return outcome.report, outcome, err
+}
+
 // repeated runs the tests once more as they are. The worse of two outcomes counts.
 func repeated(ctx context.Context, spec Spec, _ []canary.Site, _ *mathrand.Rand, outcome *Outcome) error {
 	got, err := run(ctx, spec)

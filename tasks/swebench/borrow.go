@@ -10,13 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
 
-// borrowed is a bare repository of our own over the objects of another one. Git never sees the other one's settings, hooks, refs and
+// Objects is a bare repository of our own over the objects of another one. Git never sees the other one's settings, hooks, refs and
 // attributes: they are a program's text for whoever runs Git there.
-type borrowed struct{ dir string }
+type Objects struct{ dir string }
 
 // Bounds of reading a repository: its objects are whatever somebody has written there.
 const (
@@ -41,8 +42,90 @@ const ownConfig = `[core]
 	threads = 1
 `
 
+// Open opens a Git repository at the commit that is checked out.
+func Open(source string) (objects *Objects, commit string, err error) {
+	gitDir, err := gitFolder(source)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case gitDir == "":
+		return nil, "", fmt.Errorf("%s is no Git repository", source)
+	}
+	if commit, err = checkedOut(gitDir); err == nil {
+		objects, err = borrow(gitDir, commit)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", source, err)
+	}
+	return objects, commit, nil
+}
+
+// Bounds of reading what is checked out, in bytes.
+const (
+	maxRef    = 4 << 10
+	maxPacked = 64 << 20
+)
+
+var fullID = regexp.MustCompile(`^(?:[0-9a-f]{40}|[0-9a-f]{64})$`)
+
+// checkedOut reads which commit is checked out, from files of the repository's own folder alone.
+func checkedOut(gitDir string) (string, error) {
+	root, err := os.OpenRoot(gitDir)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	if _, err := root.Lstat("shallow"); err == nil {
+		return "", errors.New("a shallow clone lacks commits: `git fetch --unshallow` completes it")
+	}
+	text, err := readSmall(root, "HEAD", maxRef)
+	if err != nil {
+		return "", err
+	}
+	name, symbolic := strings.CutPrefix(strings.TrimSpace(text), "ref: ")
+	if !symbolic {
+		return checkID(name, "HEAD")
+	}
+	if !strings.HasPrefix(name, "refs/") || !filepath.IsLocal(name) {
+		return "", fmt.Errorf("HEAD: %.100q is not the name of a branch", name)
+	}
+	if text, err = readSmall(root, name, maxRef); err == nil {
+		return checkID(strings.TrimSpace(text), name)
+	}
+	packed, missing := readSmall(root, "packed-refs", maxPacked)
+	for line := range strings.Lines(packed) {
+		if id, found := strings.CutSuffix(strings.TrimRight(line, "\r\n"), " "+name); found {
+			return checkID(id, "packed-refs")
+		}
+	}
+	if missing != nil && !errors.Is(missing, fs.ErrNotExist) {
+		return "", missing
+	}
+	return "", fmt.Errorf("%s: is neither a file nor in packed-refs: check out a branch that has a commit", name)
+}
+
+func checkID(id, where string) (string, error) {
+	if !fullID.MatchString(id) {
+		return "", fmt.Errorf("%s: %.100q is not a commit's hexadecimal digits", where, id)
+	}
+	return id, nil
+}
+
+// readSmall reads a file that must be one, so that no pipe is waited for.
+func readSmall(root *os.Root, name string, most int64) (string, error) {
+	info, err := root.Lstat(name)
+	switch {
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular() || info.Size() > most:
+		return "", fmt.Errorf("%s: want a file of at most %d bytes", name, most)
+	}
+	data, err := root.ReadFile(name)
+	return string(data), err
+}
+
 // borrow makes the repository for a commit, whose digits tell how objects are named.
-func borrow(gitDir, commit string) (b *borrowed, err error) {
+func borrow(gitDir, commit string) (*Objects, error) {
 	objects, err := filepath.Abs(filepath.Join(gitDir, "objects"))
 	if err != nil {
 		return nil, err
@@ -69,10 +152,11 @@ func borrow(gitDir, commit string) (b *borrowed, err error) {
 			return nil, errors.Join(err, os.RemoveAll(dir))
 		}
 	}
-	return &borrowed{dir}, os.Remove(filepath.Join(dir, "refs/none"))
+	return &Objects{dir}, os.Remove(filepath.Join(dir, "refs/none"))
 }
 
-func (b *borrowed) remove() { os.RemoveAll(b.dir) }
+// Close removes it.
+func (b *Objects) Close() { os.RemoveAll(b.dir) }
 
 // checkObjects checks that a repository's objects lie in its own folder, as files: links and alternates would bring objects of another
 // repository of this machine into the task, and a pipe would be waited for.
@@ -95,8 +179,8 @@ func checkObjects(objects string) error {
 	})
 }
 
-// git runs Git and hands what it prints to read, while it prints. When read fails, Git is ended.
-func (b *borrowed) git(ctx context.Context, stdin io.Reader, read func(io.Reader) error, args ...string) error {
+// Git runs Git and hands what it prints to read, while it prints. When read fails, Git is ended. Paths among its arguments are no patterns.
+func (b *Objects) Git(ctx context.Context, stdin io.Reader, read func(io.Reader) error, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, gitTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "git", append([]string{"--no-pager", "--no-replace-objects"}, args...)...)
@@ -105,7 +189,7 @@ func (b *borrowed) git(ctx context.Context, stdin io.Reader, read func(io.Reader
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir, "XDG_CONFIG_HOME=" + b.dir, "LC_ALL=C", "GIT_DIR=" + b.dir,
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1",
-		"GIT_ALLOW_PROTOCOL=", "GIT_PROTOCOL_FROM_USER=0", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0",
+		"GIT_ALLOW_PROTOCOL=", "GIT_PROTOCOL_FROM_USER=0", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_LITERAL_PATHSPECS=1",
 		"GIT_ALLOC_LIMIT=" + maxAllocated,
 	}
 	cmd.WaitDelay = 5 * time.Second

@@ -269,3 +269,44 @@ func TestTreeBomb(t *testing.T) {
 		t.Errorf("it is read: %v", err)
 	}
 }
+
+// TestOpen: the commit that is checked out is read from files of the repository alone.
+func TestOpen(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*hostile)
+		want   string // of the error; "" for none
+	}{
+		"a branch":     {func(*hostile) {}, ""},
+		"packed refs":  {func(h *hostile) { h.git("pack-refs", "--all") }, ""},
+		"no branch":    {func(h *hostile) { h.git("checkout", "-q", "--detach") }, ""},
+		"no commit":    {func(h *hostile) { h.git("checkout", "-q", "--orphan", "empty") }, "refs/heads/empty"},
+		"no folder":    {func(h *hostile) { h.remove(".git") }, "no Git repository"},
+		"shallow":      {func(h *hostile) { h.put(".git/shallow", h.commit+"\n") }, "git fetch --unshallow"},
+		"an option":    {func(h *hostile) { h.put(".git/HEAD", "--output=x\n") }, "hexadecimal"},
+		"a short id":   {func(h *hostile) { h.put(".git/HEAD", h.commit[:12]+"\n") }, "hexadecimal"},
+		"a link":       {func(h *hostile) { h.rename(".git/HEAD", "old"); h.link("../old", ".git/HEAD") }, "want a file"},
+		"a pipe":       {func(h *hostile) { h.remove(".git/HEAD"); h.pipe(".git/HEAD") }, "want a file"},
+		"a long file":  {func(h *hostile) { h.put(".git/HEAD", strings.Repeat("x", maxRef+1)) }, "want a file"},
+		"a way out":    {func(h *hostile) { h.put("file", h.commit+"\n"); h.put(".git/HEAD", "ref: refs/../../file\n") }, "name of a branch"},
+		"another file": {func(h *hostile) { h.put(".git/HEAD", "ref: config\n") }, "name of a branch"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHostile(t)
+			c.change(h)
+			objects, commit, err := Open(h.dir)
+			if err == nil {
+				objects.Close()
+			}
+			if (err == nil) != (c.want == "") || err == nil && commit != h.commit || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%q, %v", commit, err)
+			}
+		})
+	}
+}
+
+func (h *hostile) pipe(name string) {
+	h.t.Helper()
+	if out, err := exec.Command("mkfifo", filepath.Join(h.dir, name)).CombinedOutput(); err != nil {
+		h.t.Fatalf("%v: %s", err, out)
+	}
+}

@@ -34,9 +34,9 @@ func checkOut(ctx context.Context, source, commit, into string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", source, err)
 	}
-	defer objects.remove()
+	defer objects.Close()
 	var entries []treeEntry
-	err = objects.git(ctx, nil, func(out io.Reader) error {
+	err = objects.Git(ctx, nil, func(out io.Reader) error {
 		list, err := io.ReadAll(io.LimitReader(out, maxList+1))
 		if err == nil && len(list) > maxList {
 			err = fmt.Errorf("the list of files has more than %d bytes", maxList)
@@ -62,7 +62,7 @@ func checkOut(ctx context.Context, source, commit, into string) error {
 	}
 	defer root.Close()
 	// Objects are read as they are: a checkout or an archive would run the filters and leave out what the repository's attributes say.
-	return objects.git(ctx, &wanted, func(out io.Reader) error {
+	return objects.Git(ctx, &wanted, func(out io.Reader) error {
 		reader, left := bufio.NewReader(out), int64(maxBytes)
 		for _, e := range entries {
 			data, err := nextBlob(reader)

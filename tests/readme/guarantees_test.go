@@ -127,6 +127,7 @@ var guarantees = []struct {
 	{"Tasks and verifiers", []guarantee{
 		{"A task that asks for what Rondo does not have is refused by the field's name. No field is ignored in silence.", names("TestHarborTasks TestNoFieldIsIgnored")},
 		{"With separate tests, code under test decides no reward, and a score says whether its tests were separate.", names("TestAttacks TestAttacksOnEveryTask TestUnderTest TestSeparation")},
+		{"A commit becomes a task only if its own tests fail without it and pass with it, three times over; reading it runs nothing of its repository.", names("tasks/commits.TestImport tasks/commits.TestCompare TestHostileHistory TestHostileRepositories")},
 		{"A run trains on tests in process only if its file says so, and lint never says `ok` of them.", names("TestValidate TestSeparation TestLintOfTestsInProcess")},
 		{"Files and processes that an agent leaves (planted rewards, edited tests, hooks, compiled code, links, daemons) win nothing that its work does not. Code that tests in process run can.", names("TestCheats TestAgentCodeCannotChangeTheVerdict TestAttacksOnPython TestSift TestLinksLikeTheKernel")},
 		{"Tests that end by a signal, that fail, or whose reward file was replaced, linked or locked give no reward above 0.", names("TestAgentCodeCannotChangeTheVerdict TestRewardFiles TestFailedTestsGiveNoReward")},

@@ -87,7 +87,7 @@ var aliases = map[string]string{
 // Grade grades a report. Of the log it takes the test program's exit code, which the script wrote; what else the log says counts for nothing. Components
 // are reward (1 where all of both lists hold, else 0), and the shares of both lists that do. Where nothing shows that the tests ran it is an error,
 // never a 0; so are marks that stand more than once, and a process that ended with success before it was through. A test program that ended
-// badly without any failed test did not tell everything, so that is no pass.
+// badly without any failed test did not tell everything, so that is no pass. Tests of Go that do not compile have failed.
 func (g *Grading) Grade(log []byte, report Report) (map[string]float64, error) {
 	exit, err := exitCode(string(log))
 	if err != nil {
@@ -96,7 +96,7 @@ func (g *Grading) Grade(log []byte, report Report) (map[string]float64, error) {
 	if !report.Complete && exit == 0 {
 		return nil, ErrEndedEarly
 	}
-	if report.Complete && !report.Ran {
+	if report.Complete && !report.Ran && (exit == 0 || !g.uncompiled(log)) {
 		return nil, fmt.Errorf("%w: %s reported none", ErrNoEvidence, g.Parser)
 	}
 	fixed, kept := 0, 0
@@ -115,6 +115,17 @@ func (g *Grading) Grade(log []byte, report Report) (map[string]float64, error) {
 		components["reward"] = 1
 	}
 	return components, nil
+}
+
+var (
+	buildFailed  = regexp.MustCompile(`(?m)^FAIL\t\S+ \[build failed\]\r?$`)
+	compileError = regexp.MustCompile(`(?m)^(?:vet: )?\S+\.go:\d+:\d+: `)
+)
+
+// uncompiled reports whether go test says that the compiler refused a line. A build that failed otherwise, as without the memory or the modules for it,
+// is none of these. Code under test that prints the same only fails.
+func (g *Grading) uncompiled(log []byte) bool {
+	return g.Parser == "gotest" && !g.FailOnly && buildFailed.Match(log) && compileError.Match(log)
 }
 
 // Unkept are the tests of PassToPass that a report has as skipped or expected to fail, though the untouched workspace's results have them otherwise. Grade

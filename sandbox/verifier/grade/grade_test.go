@@ -127,6 +127,33 @@ func TestGrade(t *testing.T) {
 	}
 }
 
+// TestUncompiled: tests of Go that do not compile have failed. A build that failed for another reason shows nothing.
+func TestUncompiled(t *testing.T) {
+	const refused = "# acme/x [acme/x.test]\n./x_test.go:5:7: undefined: New\nFAIL\tacme/x [build failed]\nFAIL"
+	for name, c := range map[string]struct {
+		grading Grading
+		output  string
+		exit    int
+		graded  bool
+	}{
+		"refused by the compiler":   {Grading{Parser: "gotest"}, refused, 1, true},
+		"refused by go vet":         {Grading{Parser: "gotest"}, "# acme/x\nvet: ./x.go:5:7: undefined: New\nFAIL\tacme/x [build failed]\nFAIL", 1, true},
+		"with success":              {Grading{Parser: "gotest"}, refused, 0, false},
+		"killed":                    {Grading{Parser: "gotest"}, "acme/x: compile: signal: killed\nFAIL\tacme/x [build failed]\nFAIL", 1, false},
+		"without modules":           {Grading{Parser: "gotest"}, "x.go:3:8: no required module provides package y\nFAIL\tacme/x [setup failed]\nFAIL", 1, false},
+		"of another program":        {Grading{Parser: "pytest"}, refused, 1, false},
+		"what is not named, passed": {Grading{Parser: "gotest", FailOnly: true}, refused, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.grading.FailToPass, c.grading.PassToPass = []string{"TestFix"}, []string{"TestOld"}
+			got, err := c.grading.Grade([]byte(marked(c.output, c.exit)), Report{Results: Results{}, Complete: true})
+			if c.graded != (err == nil) || !c.graded && !errors.Is(err, ErrNoEvidence) || c.graded && !maps.Equal(got, map[string]float64{"reward": 0, "fail_to_pass": 0, "pass_to_pass": 0}) {
+				t.Errorf("%v, %v", got, err)
+			}
+		})
+	}
+}
+
 func TestRead(t *testing.T) {
 	good := `{"parser": "parse_log_pytest_v2", "fail_to_pass": ["a"], "pass_to_pass": []}`
 	if g, err := Read([]byte(good)); err != nil || g.Parser != "pytest" {

@@ -1,0 +1,294 @@
+// Package commits makes tasks of the commits of a repository that change both tests and code: it turns each into a row of SWE-bench's kind, whose
+// tests have run in sandboxes with the fix and without it, and package swebench makes the task's folder.
+package commits
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rondo-rl/rondo/tasks"
+	"github.com/rondo-rl/rondo/tasks/swebench"
+)
+
+// Options say what to import.
+type Options struct {
+	Repository, Dir string
+	Since           time.Time     // of the commits; zero: all
+	Max             int           // tasks; 0: all
+	Jobs            int           // commits at once
+	Timeout         time.Duration // of one run of the tests
+	Machine         tasks.Machine
+	// Progress is told of each commit when it is done; ran says whether its tests ran.
+	Progress func(id string, outcome Outcome, ran bool, err error)
+}
+
+// Report sums up an import, with what earlier ones into the same folder have found out.
+type Report struct {
+	Commits int            `json:"commits"` // that are no merges, of those asked for
+	Tasks   []string       `json:"tasks"`
+	Dropped map[string]int `json:"dropped"` // how many by each reason
+	Failed  []string       `json:"failed"`  // commits at which this machine failed
+	Left    int            `json:"left"`    // commits that were not looked at
+	State   string         `json:"state"`   // the file that holds each commit's outcome
+	Seconds float64        `json:"seconds"`
+}
+
+// StateFile is the file in the folder of the tasks that holds what became of each commit.
+const StateFile = ".commits.json"
+
+// Bounds of an import.
+const (
+	maxCommits  = 100_000
+	maxState    = 256 << 20 // bytes
+	maxFailures = 3         // commits in a row at which the machine fails
+	flushEvery  = 2 * time.Second
+)
+
+type importer struct {
+	Options
+	name    string
+	objects *swebench.Objects
+	pytest  func(context.Context) (bool, error)
+
+	mu       sync.Mutex
+	state    state
+	made     int // tasks
+	failures int // in a row
+	failed   []string
+	written  time.Time // the state
+	broken   error     // ends the import
+}
+
+// state is the file.
+type state struct {
+	Version int                `json:"version"`
+	Commits map[string]Outcome `json:"commits"`
+}
+
+const stateVersion = 1
+
+// Import makes tasks of a repository's commits, from new to old. What an earlier import into the same folder has decided holds. The report is also there beside an error.
+func Import(ctx context.Context, o Options) (Report, error) {
+	begin := time.Now()
+	o.Jobs, o.Timeout = max(1, o.Jobs), cmp.Or(o.Timeout, 5*time.Minute)
+	source, err := filepath.Abs(o.Repository)
+	if err != nil {
+		return Report{}, err
+	}
+	objects, head, err := swebench.Open(source)
+	if err != nil {
+		return Report{}, err
+	}
+	defer objects.Close()
+	im := &importer{Options: o, name: nameOf(source), objects: objects}
+	ask := im.hasPytest(ctx)
+	im.pytest = func(context.Context) (bool, error) { return ask() }
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return Report{}, err
+	}
+	if im.state, err = readState(im.stateFile()); err != nil {
+		return Report{}, err
+	}
+	list, err := im.walk(ctx, head)
+	if err != nil {
+		return Report{}, fmt.Errorf("%s: %w", o.Repository, err)
+	}
+	err = im.all(ctx, list)
+	report := im.report(list)
+	report.Seconds = time.Since(begin).Seconds()
+	return report, err
+}
+
+func (im *importer) stateFile() string { return filepath.Join(im.Dir, StateFile) }
+
+// walk lists the commits that are no merges, the newest first.
+func (im *importer) walk(ctx context.Context, head string) (list []commit, err error) {
+	args := []string{"rev-list", "--no-merges", "--parents", fmt.Sprintf("--max-count=%d", maxCommits+1)}
+	if !im.Since.IsZero() {
+		args = append(args, "--since="+im.Since.UTC().Format(time.RFC3339))
+	}
+	err = im.objects.Git(ctx, nil, func(out io.Reader) error {
+		text, err := readAll(out, maxTree)
+		if err != nil {
+			return err
+		}
+		for line := range bytes.Lines(text) {
+			ids := append(strings.Fields(string(line)), "")
+			list = append(list, commit{ids[0], ids[1]})
+		}
+		return nil
+	}, append(args, head, "--")...)
+	if len(list) > maxCommits {
+		err = fmt.Errorf("more than %d commits: name the first day with --since", maxCommits)
+	}
+	return list, err
+}
+
+// all works on the commits that are not done, some at once, up to as many tasks as are wanted.
+func (im *importer) all(ctx context.Context, list []commit) error {
+	var open []commit
+	for _, c := range list {
+		if im.done(c) {
+			if task := im.state.Commits[c.id].Task; task != "" && im.there(task) {
+				im.made++
+			}
+			continue
+		}
+		open = append(open, c)
+	}
+	next := func() (c commit, more bool) {
+		im.mu.Lock()
+		defer im.mu.Unlock()
+		if ctx.Err() != nil || im.broken != nil || im.enough() || len(open) == 0 {
+			return c, false
+		}
+		c, open = open[0], open[1:]
+		return c, true
+	}
+	var workers sync.WaitGroup
+	for range im.Jobs {
+		workers.Go(func() {
+			for {
+				c, more := next()
+				if !more {
+					return
+				}
+				im.one(ctx, c)
+			}
+		})
+	}
+	workers.Wait()
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	return errors.Join(im.broken, im.save(), context.Cause(ctx))
+}
+
+// done reports whether there is nothing more to find out about a commit: with more time, one that took too long may be a task.
+func (im *importer) done(c commit) bool {
+	outcome, there := im.state.Commits[c.id]
+	return there && !(outcome.Reason == Slow && outcome.Limit < im.Timeout.Seconds())
+}
+
+func (im *importer) enough() bool { return im.Max > 0 && im.made >= im.Max }
+
+// one works on a commit, and notes what became of it.
+func (im *importer) one(ctx context.Context, c commit) {
+	id := im.name + "-" + c.id[:12]
+	var outcome Outcome
+	_, err := os.Lstat(filepath.Join(im.Dir, id))
+	switch {
+	case err == nil:
+		outcome.Task = id // of an import whose state is gone: a folder of that name is whole
+	case errors.Is(err, fs.ErrNotExist):
+		var work string
+		if work, err = os.MkdirTemp(im.Dir, ".making-"); err == nil {
+			outcome, err = im.judge(ctx, c, work)
+			defer os.RemoveAll(work)
+		}
+	}
+	im.note(ctx, c, outcome, err)
+}
+
+func (im *importer) note(ctx context.Context, c commit, outcome Outcome, err error) {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	if ctx.Err() != nil || outcome.Task != "" && im.enough() {
+		return
+	}
+	if err == nil && outcome.folder != "" {
+		err = os.Rename(outcome.folder, filepath.Join(im.Dir, outcome.Task))
+	}
+	if im.Progress != nil {
+		im.Progress(c.id, outcome, outcome.ran, err)
+	}
+	if err != nil {
+		im.failed = append(im.failed, c.id)
+		if im.failures++; im.failures >= maxFailures {
+			im.broken = cmp.Or(im.broken, fmt.Errorf("commit %s: %w (this machine failed at %d commits in a row)", c.id, err, maxFailures))
+		}
+		return
+	}
+	im.failures = 0
+	if outcome.Task != "" {
+		im.made++
+	}
+	im.state.Commits[c.id] = outcome
+	if outcome.ran || time.Since(im.written) > flushEvery {
+		im.broken = cmp.Or(im.broken, im.save())
+	}
+}
+
+// save writes the state in one step.
+func (im *importer) save() error {
+	im.written = time.Now()
+	data, err := json.MarshalIndent(im.state, "", " ")
+	if err != nil {
+		return err
+	}
+	half := im.stateFile() + ".new"
+	if err := os.WriteFile(half, append(data, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(half, im.stateFile())
+}
+
+func readState(name string) (s state, err error) {
+	info, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return state{Version: stateVersion, Commits: map[string]Outcome{}}, nil
+	}
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxState) {
+		err = fmt.Errorf("want a file of at most %d bytes", maxState)
+	}
+	var data []byte
+	if err == nil {
+		data, err = os.ReadFile(name)
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &s)
+	}
+	if err == nil && (s.Version != stateVersion || s.Commits == nil) {
+		err = fmt.Errorf("version %d, want %d", s.Version, stateVersion)
+	}
+	if err != nil {
+		return s, fmt.Errorf("%s: %w: without the file all commits that became no task are tried again", name, err)
+	}
+	return s, nil
+}
+
+// Removed is the reason of a commit whose task somebody took out of the folder: it is not made again.
+const Removed = "its task was removed"
+
+func (im *importer) there(task string) bool {
+	_, err := os.Lstat(filepath.Join(im.Dir, task))
+	return err == nil
+}
+
+func (im *importer) report(list []commit) Report {
+	r := Report{Commits: len(list), Tasks: []string{}, Dropped: map[string]int{}, Failed: append([]string{}, im.failed...), State: im.stateFile()}
+	for _, c := range list {
+		switch outcome, there := im.state.Commits[c.id]; {
+		case !there:
+			r.Left++
+		case outcome.Task != "" && !im.there(outcome.Task):
+			r.Dropped[Removed]++
+		case outcome.Task != "":
+			r.Tasks = append(r.Tasks, outcome.Task)
+		default:
+			r.Dropped[outcome.Reason]++
+		}
+	}
+	r.Left -= len(r.Failed)
+	return r
+}

@@ -1,0 +1,352 @@
+package commits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/fault"
+	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
+	"github.com/rondo-rl/rondo/tasks"
+	"github.com/rondo-rl/rondo/tasks/swebench"
+)
+
+// Reasons of how a commit's tests end.
+const (
+	Lacks        = "needs packages that are not here"
+	Dependencies = "changes what packages it needs, and does not build here"
+	NoPython     = "no test program: the sandbox's python3 has no pytest, and unittest finds no tests"
+	FailsFixed   = "none of its tests passes with the fix"
+	PassesBefore = "no test fails without the fix"
+	Flaky        = "flaky"
+	NoVerdict    = "tests give no verdict without the fix"
+	Slow         = "tests take too long"
+	Hungry       = "tests take too much memory"
+	NoTask       = "its files cannot be a task"
+	Unsound      = "not sound"
+)
+
+// repeats is how often the tests run on each side.
+const repeats = 3
+
+// maxDetail bounds what is told of a commit beside its reason, in bytes.
+const maxDetail = 300
+
+type commit struct{ id, parent string }
+
+// Outcome is what became of a commit: a task, or the reason why none.
+type Outcome struct {
+	Task   string `json:"task,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Detail string `json:"detail,omitempty"`
+	// Limit is how long the tests could run, in seconds, where they took too long.
+	Limit float64 `json:"limit_s,omitempty"`
+
+	ran    bool   // its tests ran
+	folder string // where the task lies until it is counted
+}
+
+func dropped(reason string, detail ...any) Outcome {
+	return Outcome{Reason: reason, Detail: fmt.Sprintf("%.*s", maxDetail, strings.TrimSpace(strings.ToValidUTF8(fmt.Sprint(detail...), "?")))}
+}
+
+// judge makes a commit a task, in a folder below work, or says why it is none. An error is the machine's, and says nothing of the commit.
+func (im *importer) judge(ctx context.Context, c commit, work string) (Outcome, error) {
+	if c.parent == "" {
+		return dropped(NoParent), nil
+	}
+	changes, err := changesOf(ctx, im.objects, c)
+	if errors.Is(err, errTooLong) {
+		return dropped(TooLarge), nil
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	p, reason := split(changes)
+	if reason != "" {
+		return dropped(reason), nil
+	}
+	row, reason, err := im.row(ctx, c, p)
+	if err != nil || reason != "" {
+		return dropped(reason), err
+	}
+	outcome, err := im.run(ctx, row, p, work)
+	outcome.ran = true
+	return outcome, err
+}
+
+// row is a commit as a row of SWE-bench's kind, but for the tests that are graded. The reason says why there is none.
+func (im *importer) row(ctx context.Context, c commit, p parts) (row swebench.Instance, reason string, err error) {
+	patch, err := patchOf(ctx, im.objects, c, p.code)
+	if err != nil {
+		return tooLarge(row, err)
+	}
+	tests, err := patchOf(ctx, im.objects, c, p.tests)
+	if err != nil {
+		return tooLarge(row, err)
+	}
+	message, err := im.message(ctx, c)
+	if err != nil {
+		return tooLarge(row, err)
+	}
+	problem, reason := instruction(message, patch)
+	if reason != "" {
+		return row, reason, nil
+	}
+	names, err := treeOf(ctx, im.objects, c.id)
+	if err != nil {
+		return tooLarge(row, err)
+	}
+	pytest := false
+	if p.parser == "pytest" {
+		if pytest, err = im.pytest(ctx); err != nil {
+			return row, "", err
+		}
+	}
+	command, parser := p.command(names, pytest)
+	if command == "" {
+		return row, Several, nil
+	}
+	return swebench.Instance{
+		Set: "commits", ID: im.name + "-" + c.id[:12], Repo: "commits/" + im.name, BaseCommit: c.parent, Problem: problem, Patch: patch, TestPatch: tests,
+		TestCommand: command, LogParser: parser,
+	}, "", nil
+}
+
+func tooLarge(row swebench.Instance, err error) (swebench.Instance, string, error) {
+	if errors.Is(err, errTooLong) {
+		return row, TooLarge, nil
+	}
+	return row, "", err
+}
+
+// message is what a commit says.
+func (im *importer) message(ctx context.Context, c commit) (text string, err error) {
+	err = im.objects.Git(ctx, nil, func(out io.Reader) error {
+		data, err := readAll(out, maxPatch)
+		text = string(data)
+		return err
+	}, "log", "-1", "--no-show-signature", "--no-notes", "--no-color", "--encoding=UTF-8", "--format=%B", c.id)
+	return text, err
+}
+
+// hasPytest asks a sandbox's python3 once.
+func (im *importer) hasPytest(ctx context.Context) func() (bool, error) {
+	return sync.OnceValues(func() (bool, error) {
+		sb, err := sandbox.New(ctx, sandbox.Spec{Name: "import", AllowInsecure: im.Machine.AllowInsecure})
+		if err != nil {
+			return false, err
+		}
+		defer sb.Close()
+		result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"python3", "-c", "import pytest"}})
+		return err == nil && result.ExitCode == 0, err
+	})
+}
+
+// unknown is a test that there is not: a task that is only looked at needs one to be graded by.
+const unknown = "rondo: not known yet"
+
+// run runs the tests of a row on both sides, and makes the task of those that show the fix every time.
+func (im *importer) run(ctx context.Context, row swebench.Instance, p parts, work string) (Outcome, error) {
+	row.FailToPass = swebench.Names{unknown}
+	task, err := im.write(ctx, row, filepath.Join(work, "first"))
+	if err != nil {
+		return im.ofError(NoTask, err)
+	}
+	task.VerifierTimeout = im.Timeout
+	observer, err := tasks.Observe(ctx, task, im.Machine)
+	if errors.Is(err, tasks.ErrSolution) {
+		return dropped(NoTask, err), nil
+	}
+	if err != nil {
+		return im.ofError(NoTask, err)
+	}
+	defer observer.Close()
+	var with, without []grade.Results
+	for range repeats {
+		report, log, err := observer.Run(ctx, true)
+		if passed := named(report.Results, grade.Passed); err != nil || len(passed) == 0 {
+			return im.failsFixed(p, row.LogParser, report.Ran, log, err)
+		}
+		with = append(with, report.Results)
+		if report, _, err = observer.Run(ctx, false); err != nil {
+			return im.ofError(NoVerdict, err)
+		}
+		without = append(without, report.Results)
+		if fixed, kept, flaky := compare(with, without, row.TestPatch); len(fixed) == 0 {
+			return dropped(unfixed(kept, flaky, without), list(flaky)), nil
+		}
+	}
+	row.FailToPass, row.PassToPass, _ = compare(with, without, row.TestPatch)
+	if err := observer.Close(); err != nil {
+		return Outcome{}, err
+	}
+	return im.prove(ctx, row, filepath.Join(work, "last"))
+}
+
+// unfixed is the reason of a commit without a test that shows its fix every time.
+func unfixed(kept, flaky []string, without []grade.Results) string {
+	switch {
+	case len(flaky) > 0:
+		return Flaky
+	case slices.ContainsFunc(kept, func(name string) bool { return absent(without, name) }):
+		return FailsFixed // what passes is not of this commit: without the fix nothing compiles
+	}
+	return PassesBefore
+}
+
+func list(names []string) string { return strings.Join(names[:min(len(names), 5)], ", ") }
+
+// prove makes the task, and a last check of it by the rules of lint.
+func (im *importer) prove(ctx context.Context, row swebench.Instance, folder string) (Outcome, error) {
+	task, err := im.write(ctx, row, folder)
+	if err != nil {
+		return im.ofError(NoTask, err)
+	}
+	report := tasks.Lint(ctx, task, tasks.LintOptions{Machine: im.Machine, Repeats: 1})
+	if err := ctx.Err(); err != nil {
+		return Outcome{}, err
+	}
+	if !report.OK {
+		return dropped(Unsound, strings.Join(report.Problems, "; ")), nil
+	}
+	return Outcome{Task: row.ID, folder: filepath.Join(folder, row.ID)}, nil
+}
+
+// write makes the folder of a task, and loads it.
+func (im *importer) write(ctx context.Context, row swebench.Instance, folder string) (*tasks.Task, error) {
+	if err := row.Write(ctx, folder, swebench.Repositories{row.Repo: im.Repository}); err != nil {
+		return nil, err
+	}
+	loaded, err := tasks.LoadDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	if len(loaded) != 1 {
+		return nil, fmt.Errorf("%d tasks in %s, want one", len(loaded), folder)
+	}
+	return loaded[0], nil
+}
+
+// ofError tells what ends the work on a commit by its own doing, with the reason that is its or else the given one, from what is the machine's.
+func (im *importer) ofError(reason string, err error) (Outcome, error) {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch class := fault.Of(err); {
+	case errors.Is(err, context.Canceled):
+		return Outcome{}, err
+	case class == events.ForfeitTimeout:
+		one := dropped(Slow, "more than ", im.Timeout)
+		one.Limit = im.Timeout.Seconds()
+		return one, nil
+	case class == events.ForfeitMemory:
+		return dropped(Hungry, err), nil
+	case class != "":
+		return dropped(reason, err), nil
+	case reason == NoTask && !errors.As(err, &path) && !errors.As(err, &link):
+		return dropped(reason, err), nil
+	}
+	return Outcome{}, err
+}
+
+// missing is what go and Python print where packages are not there.
+var missing = regexp.MustCompile(`\[setup failed\]|no required module provides package|cannot find (?:module|package)|GOPROXY=off|missing go\.sum entry|ModuleNotFoundError: No module named`)
+
+// failsFixed says why no test passed although the fix is there.
+func (im *importer) failsFixed(p parts, parser string, ran bool, log string, err error) (Outcome, error) {
+	if err != nil {
+		if one, err := im.ofError(FailsFixed, err); err != nil || one.Reason != FailsFixed {
+			return one, err
+		}
+	}
+	last := log[max(0, len(log)-maxDetail):]
+	switch {
+	case p.dependencies:
+		return dropped(Dependencies, last), nil
+	case missing.MatchString(log):
+		return dropped(Lacks, missing.FindString(log)), nil
+	case parser == "unittest" && !ran:
+		return dropped(NoPython), nil
+	}
+	return dropped(FailsFixed, last), nil
+}
+
+// named are the tests of a status.
+func named(results grade.Results, status grade.Status) (names []string) {
+	for name, s := range results {
+		if s == status {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// compare finds the tests that pass with the fix each time and never without it, and those that pass each time on both sides. Flaky are the others that have passed with the fix
+// and do not end the same each time. A test that is skipped without the fix is none of these. One that is not there without the fix, as its package does not compile or its process
+// has died, shows the fix if the patch of the tests names it: the others were only in its way.
+func compare(with, without []grade.Results, patch string) (fixed, kept, flaky []string) {
+	all, words := map[string]bool{}, wordsOf(patch)
+	for _, results := range with {
+		for _, name := range named(results, grade.Passed) {
+			all[name] = true
+		}
+	}
+	for name := range all {
+		after, before := count(with, name, grade.Passed), count(without, name, grade.Passed)
+		switch skipped := count(without, name, grade.Skipped) + count(without, name, grade.XFailed); {
+		case after < len(with) || before > 0 && before < len(without) || skipped > 0 && skipped < len(without):
+			flaky = append(flaky, name)
+		case before == len(without) || absent(without, name) && !words[function(name)]:
+			kept = append(kept, name)
+		case skipped == 0:
+			fixed = append(fixed, name)
+		}
+	}
+	slices.Sort(fixed)
+	slices.Sort(kept)
+	slices.Sort(flaky)
+	return fixed, kept, flaky
+}
+
+// function is the name of a test's function: of TestIt/part, tests/test_x.py::TestX::test_it[1] or test_it (tests.test_x.TestX.test_it).
+func function(name string) string {
+	if end := strings.IndexAny(name, "[ "); end >= 0 {
+		name = name[:end]
+	}
+	if strings.Contains(name, ".py::") {
+		return name[strings.LastIndex(name, "::")+2:]
+	}
+	name, _, _ = strings.Cut(name, "/")
+	return name
+}
+
+// wordsOf are the names in a patch.
+func wordsOf(patch string) map[string]bool {
+	words := map[string]bool{}
+	for word := range strings.FieldsFuncSeq(patch, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		words[word] = true
+	}
+	return words
+}
+
+func absent(runs []grade.Results, name string) bool { return count(runs, name, "") == len(runs) }
+
+func count(runs []grade.Results, name string, status grade.Status) (n int) {
+	for _, results := range runs {
+		if results[name] == status {
+			n++
+		}
+	}
+	return n
+}
