@@ -66,7 +66,10 @@ func NewRolloutFinished(t *storage.Trajectory) RolloutFinished {
 		}
 		f.UnknownVersions += m.UnknownVersions()
 		if low, high := m.VersionRange(); low >= 0 {
-			f.MinVersion, f.MaxVersion = min(f.MinVersion, low), max(f.MaxVersion, high)
+			f.MaxVersion = max(f.MaxVersion, high)
+			if t.Masked[m.Segment] == "" {
+				f.MinVersion = min(f.MinVersion, low)
+			}
 		}
 	}
 	return f
