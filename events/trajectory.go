@@ -143,6 +143,15 @@ func MaskedTokens(turns []TurnSampled) (tokens map[string]int) {
 	return tokens
 }
 
+// AllSampled counts what the model sampled in an episode, trained on or not.
+func (f RolloutFinished) AllSampled() int {
+	n := f.Sampled
+	for _, tokens := range f.Masked {
+		n += tokens
+	}
+	return n
+}
+
 // OnlyMasked reports whether all that was sampled in an episode is of conversations that are not trained on.
 func (f RolloutFinished) OnlyMasked() bool { return f.Unsampled() && len(f.Masked) > 0 }
 
