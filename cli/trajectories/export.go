@@ -72,7 +72,7 @@ several runs lie in a folder for each. Of Arrow files pyarrow makes one Parquet 
 				return fmt.Errorf("export to %s: %w", x.Out, err)
 			}
 			if x.Branching > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%d pairs left out: a rollout of theirs has several conversations\n", x.Branching)
+				fmt.Fprintf(cmd.ErrOrStderr(), "%d pairs left out: a rollout of theirs has several conversations that are trained on, or none\n", x.Branching)
 			}
 			if g.JSON {
 				return app.PrintJSON(cmd.OutOrStdout(), map[string]any{"format": format, "written": n, "out": x.Out})
