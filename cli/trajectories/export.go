@@ -32,7 +32,8 @@ func newTrajectoriesExport(g *app.Global) *cobra.Command {
   pairs  {"prompt": […], "chosen": […], "rejected": […], …} on each line: of each group whose rewards differ, the best and the worst
 
 A harness may go back in a conversation, try twice or rewrite its history. Such a rollout has several conversations: chat writes a line for each,
-with its last "turn" and the number of "branches", atif a document for each, and pairs leaves it out.
+with its last "turn" and the number of "branches", atif a document for each, and pairs leaves it out. chat and pairs know only conversations
+that the run does not mask.
 
 --min-reward and --best select what is written: chat with either is the data of rejection sampling. In a directory, the files of
 several runs lie in a folder for each. Of Arrow files pyarrow makes one Parquet table, a row for each message:
