@@ -242,8 +242,8 @@ func (s *Rollouts) happened(r *Rollout, e events.Event) error {
 		return err
 	case events.RolloutFinishedType:
 		finished, err := events.Data[events.RolloutFinished](e)
-		r.Turns, r.Tokens, r.Sampled, r.StopReason = finished.Turns, finished.Tokens, finished.Sampled, finished.StopReason
-		s.Totals.Sampled += int64(finished.Sampled)
+		r.Turns, r.Tokens, r.Sampled, r.StopReason = finished.Turns, finished.Tokens, finished.AllSampled(), finished.StopReason
+		s.Totals.Sampled += int64(r.Sampled)
 		return err
 	case events.RolloutScoredType:
 		scored, err := events.Data[events.RolloutScored](e)

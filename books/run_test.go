@@ -365,7 +365,7 @@ func TestDetails(t *testing.T) {
 		b.start(id, "easy")
 		b.happen(events.TurnSampledType, id, events.TurnSampled{PolicyVersion: 3, VersionSpans: []events.VersionSpan{{Version: 4}}})
 		b.happen(events.RolloutRetriedType, id, events.RolloutRetried{Try: 1})
-		b.happen(events.RolloutFinishedType, id, events.RolloutFinished{MaxVersion: 4, Trajectory: storage.Ref{Key: "k"}})
+		b.happen(events.RolloutFinishedType, id, events.RolloutFinished{Sampled: 3, Masked: map[string]int{"titles": 2, "others": 1}, MaxVersion: 4, Trajectory: storage.Ref{Key: "k"}})
 		b.happen(events.RolloutScoredType, id, events.RolloutScored{Components: map[string]float64{"tests": 1}})
 		b.happen(events.RolloutInvalidatedType, id, events.RolloutInvalidated{Reason: "leak"})
 	}
@@ -379,5 +379,8 @@ func TestDetails(t *testing.T) {
 	}
 	if r, ok := b.Find("g000001-1"); !ok || r.Detail != nil {
 		t.Errorf("details that nobody wants: %+v", r.Detail)
+	}
+	if r.Sampled != 6 || b.Totals.Sampled != 12 {
+		t.Errorf("%d tokens are sampled in a rollout, and %d in both, want 6 and 12, masked ones, too", r.Sampled, b.Totals.Sampled)
 	}
 }

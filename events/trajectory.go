@@ -66,7 +66,10 @@ func NewRolloutFinished(t *storage.Trajectory) RolloutFinished {
 		}
 		f.UnknownVersions += m.UnknownVersions()
 		if low, high := m.VersionRange(); low >= 0 {
-			f.MinVersion, f.MaxVersion = min(f.MinVersion, low), max(f.MaxVersion, high)
+			f.MaxVersion = max(f.MaxVersion, high)
+			if t.Masked[m.Segment] == "" {
+				f.MinVersion = min(f.MinVersion, low)
+			}
 		}
 	}
 	return f
@@ -138,6 +141,15 @@ func MaskedTokens(turns []TurnSampled) (tokens map[string]int) {
 		}
 	}
 	return tokens
+}
+
+// AllSampled counts what the model sampled in an episode, trained on or not.
+func (f RolloutFinished) AllSampled() int {
+	n := f.Sampled
+	for _, tokens := range f.Masked {
+		n += tokens
+	}
+	return n
 }
 
 // OnlyMasked reports whether all that was sampled in an episode is of conversations that are not trained on.

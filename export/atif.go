@@ -97,9 +97,12 @@ func toATIF(whole *storage.Trajectory, b branch, of int, line Rollout) *atifTraj
 			step.Copied, step.LLMCalls = true, nil
 		}
 		masked := t.Masked[m.Segment]
-		if masked != "" { // a model was asked for it, and what it said is not trained on
-			once := 1
-			step.Extra["masked"], step.Copied, step.LLMCalls = masked, false, &once
+		if masked != "" { // what it said is not trained on
+			step.Extra["masked"] = masked
+			if i >= b.copied { // a model was asked for it
+				once := 1
+				step.Copied, step.LLMCalls = false, &once
+			}
 		}
 		if !t.TextOnly && !step.Copied && masked == "" {
 			step.Metrics = generated(m, context, withPrompts)

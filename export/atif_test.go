@@ -116,6 +116,10 @@ func TestMaskedATIF(t *testing.T) {
 	if s := d.Steps[2]; s.Extra["masked"] != "titles" || s.Copied || s.Metrics != nil || *s.LLMCalls != 1 {
 		t.Errorf("a masked step: %+v", s)
 	}
+	d = toATIF(tr, branch{messages: tr.Messages, copied: len(tr.Messages)}, 2, Rollout{Reward: &reward})
+	if s := d.Steps[2]; s.Extra["masked"] != "titles" || !s.Copied || s.LLMCalls != nil {
+		t.Errorf("a masked step that another document has, too: %+v", s)
+	}
 }
 
 // toWholeATIF is the document of a rollout that is one conversation.

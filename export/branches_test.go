@@ -11,6 +11,7 @@ import (
 
 	"github.com/rondo-rl/rondo/cli/clitest"
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -159,6 +160,49 @@ func TestChatOfBranches(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if len(lines) != 3 || strings.Contains(lines[0], "third") || strings.Contains(lines[1], "second") || !strings.Contains(lines[2], `"turn":3,"branches":3`) {
 		t.Errorf("%s", text)
+	}
+}
+
+// TestMaskedBranches: what the run masks is in no data for fine-tuning.
+func TestMaskedBranches(t *testing.T) {
+	store := natstest.Store(t)
+	export := func(format string, masked ...int32) (lines []string, branching int) {
+		t.Helper()
+		var list []Rollout
+		run := fmt.Sprint(format, len(masked))
+		for i, rollout := range []string{"xa-0", "xa-1"} {
+			tree, shapes := branched(run, rollout)
+			tree.Masked = map[int32]string{}
+			for _, segment := range masked {
+				tree.Masked[segment] = "titles"
+			}
+			for i := range tree.Messages {
+				if m := &tree.Messages[i]; tree.Masked[m.Segment] != "" {
+					m.LossMask = make([]bool, len(m.TokenIDs))
+				}
+			}
+			reward := float64(i)
+			finished := servicetest.Finished(t, store, run, rollout, tree)
+			list = append(list, Rollout{Run: run, Rollout: rollout, Reward: &reward, File: finished.Trajectory, turns: shapes})
+		}
+		x := &Exporter{Store: store, Out: filepath.Join(t.TempDir(), "lines.jsonl")}
+		if _, err := x.Write(t.Context(), format, list); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(x.Out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(strings.TrimSpace(string(text)), "\n"), x.Branching
+	}
+	if lines, _ := export(Chat, 1); len(lines) != 4 || strings.Contains(strings.Join(lines, ""), "third") || !strings.Contains(lines[1], `"turn":3,"branches":2`) {
+		t.Errorf("chat: %v", lines)
+	}
+	if lines, left := export(Pairs, 0, 1); left != 0 || len(lines) != 1 || !strings.Contains(lines[0], "fourth") || strings.Contains(lines[0], "first") {
+		t.Errorf("pairs: %v, %d left out", lines, left)
+	}
+	if lines, left := export(Pairs, 0, 1, 2); left != 1 || lines[0] != "" {
+		t.Errorf("pairs of which all is masked: %v, %d left out", lines, left)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/storage"
@@ -21,7 +22,7 @@ type chatLine struct {
 	Group    string        `json:"group"`
 	Task     string        `json:"task"`
 	Reward   float64       `json:"reward"`
-	// Turn is the last one of the conversation, Branches how many conversations the rollout has; both only where it has several.
+	// Turn is the last one of the conversation, Branches how many conversations of the rollout are not masked; both only where these are several.
 	Turn     *int `json:"turn,omitempty"`
 	Branches int  `json:"branches,omitempty"`
 }
@@ -63,7 +64,7 @@ type chatFunction struct {
 func exportChat(ctx context.Context, x *Exporter, lines []Rollout) (int, error) {
 	return writeLines(x.Out, func(write func(any) error) error {
 		for _, t := range lines {
-			_, branches, err := x.branches(ctx, t)
+			branches, err := x.trained(ctx, t)
 			if err != nil {
 				return err
 			}
@@ -125,9 +126,17 @@ func writeLines(path string, fill func(write func(any) error) error) (n int, err
 	return n, nil
 }
 
-// onlyConversation is what was said in a rollout of one conversation; nil for one of several.
+// trained are the conversations of a rollout that its run does not mask.
+func (x *Exporter) trained(ctx context.Context, t Rollout) ([]branch, error) {
+	trajectory, found, err := x.branches(ctx, t)
+	return slices.DeleteFunc(found, func(b branch) bool {
+		return len(b.messages) > 0 && trajectory.Masked[b.messages[len(b.messages)-1].Segment] != ""
+	}), err
+}
+
+// onlyConversation is what was said in a rollout of one conversation that is not masked; nil for one of several, or none.
 func (x *Exporter) onlyConversation(ctx context.Context, t Rollout) ([]chatMessage, error) {
-	_, branches, err := x.branches(ctx, t)
+	branches, err := x.trained(ctx, t)
 	if err != nil || len(branches) != 1 {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ type Exporter struct {
 	ByRun bool
 	// Progress receives how many rollouts were read. It may be nil.
 	Progress func(read int)
-	// Branching counts the pairs that were left out, as a rollout of theirs has several conversations.
+	// Branching counts the pairs that were left out, as a rollout of theirs has several conversations that are not masked, or none.
 	Branching int
 
 	done int

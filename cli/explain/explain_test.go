@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/clitest"
 	"github.com/rondo-rl/rondo/events"
@@ -14,6 +15,18 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 )
+
+// TestMaskedIsSampled: what the run masks was sampled, and does not weigh where a batch is normalised.
+func TestMaskedIsSampled(t *testing.T) {
+	s := &scene{chains: map[string][]events.Event{"g000001-0": {
+		servicetest.Event(t, "r", events.RolloutStartedType, "g000001-0", "0", events.RolloutStarted{Group: "g000001"}),
+		servicetest.Event(t, "r", events.RolloutFinishedType, "g000001-0", "0", events.RolloutFinished{Tokens: 9, Sampled: 3, Masked: map[string]int{"titles": 4}}),
+	}}}
+	story, err := s.member(books.Rollout{ID: "g000001-0"}, map[int64]bool{})
+	if err != nil || story.Sampled != 7 || story.trainable != 3 {
+		t.Errorf("%d sampled, %d of them trainable, want 7 and 3: %v", story.Sampled, story.trainable, err)
+	}
+}
 
 func TestExplainBatch(t *testing.T) {
 	r := clitest.NewRecorded(t, clitest.Deciding...)

@@ -30,6 +30,7 @@ type memberStory struct {
 	StopReason    string                `json:"stop_reason,omitempty"`
 	Tokens        int                   `json:"tokens"`
 	Sampled       int                   `json:"sampled"`
+	trainable     int                   // of the sampled tokens
 	Trajectory    *storage.Ref          `json:"trajectory,omitempty"`
 	Workspace     *storage.Ref          `json:"workspace,omitempty"`
 	Verdict       *verdictStory         `json:"verdict,omitempty"`
@@ -123,7 +124,8 @@ func (s *scene) member(known books.Rollout, versions map[int64]bool) (memberStor
 	story.PolicyVersion, story.Failure = r.Started.PolicyVersion, r.Failed
 	versions[story.PolicyVersion] = true
 	if f := r.Finished; f != nil {
-		story.StopReason, story.Tokens, story.Sampled = f.StopReason, f.Tokens, f.Sampled
+		story.StopReason, story.Tokens, story.Sampled = f.StopReason, f.Tokens, f.AllSampled()
+		story.trainable = f.Sampled
 		story.Trajectory, story.Workspace = &f.Trajectory, f.Workspace
 	}
 	if v := r.Scored; v != nil {
@@ -165,7 +167,7 @@ func (x *batchStory) normalise(cfg runfile.RunConfig) {
 	for g := range x.Groups {
 		for i := range x.Groups[g].Members {
 			if m := &x.Groups[g].Members[i]; m.Trained {
-				trained, advantages, sampled = append(trained, m), append(advantages, m.Advantage), append(sampled, m.Sampled)
+				trained, advantages, sampled = append(trained, m), append(advantages, m.Advantage), append(sampled, m.trainable)
 			}
 		}
 	}

@@ -23,8 +23,8 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// TestSentencesOfWhatIsUnknown: what nobody knows is said to be unknown, and has no figure.
-func TestSentencesOfWhatIsUnknown(t *testing.T) {
+// TestSentencesOfFigures: what nobody knows is said to be unknown, and has no figure. Masked tokens were sampled, too.
+func TestSentencesOfFigures(t *testing.T) {
 	for _, c := range []struct {
 		typ        events.Type
 		data, want string
@@ -32,6 +32,7 @@ func TestSentencesOfWhatIsUnknown(t *testing.T) {
 		{events.GroupCompletedType, `{"members": [{"failed": true}, {"failed": true}]}`, "the group is complete: none of its rollouts has a reward"},
 		{events.TurnSampledType, `{"turn": 2, "policy_version": -1, "completion_tokens": 3, "finish_reason": "stop"}`, "turn 2, version unknown, 3 tokens (stop)"},
 		{events.RolloutFinishedType, `{"turns": 2, "stop_reason": "finished", "text_only": true}`, "the episode ended (finished) behind 2 turns, text only"},
+		{events.RolloutFinishedType, `{"turns": 2, "stop_reason": "finished", "sampled": 5, "masked": {"titles": 2}}`, "the episode ended (finished) behind 2 turns, 7 tokens sampled"},
 	} {
 		if said, err := Sentence(events.Event{Type: c.typ, Data: []byte(c.data)}); err != nil || said != c.want {
 			t.Errorf("%s: %q, %v", c.typ, said, err)

@@ -55,7 +55,7 @@ var tellers = map[events.Type]func(events.Event) (string, error){
 		return fmt.Sprintf("stage %d was scored%s%s", d.Step, parts(d.Components), forfeit(d.Forfeit))
 	}),
 	events.RolloutFinishedType: of(func(d events.RolloutFinished) string {
-		sampled := app.Plural(d.Sampled, "token") + " sampled"
+		sampled := app.Plural(d.AllSampled(), "token") + " sampled"
 		if d.TextOnly {
 			sampled = "text only"
 		}

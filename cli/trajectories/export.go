@@ -32,7 +32,8 @@ func newTrajectoriesExport(g *app.Global) *cobra.Command {
   pairs  {"prompt": […], "chosen": […], "rejected": […], …} on each line: of each group whose rewards differ, the best and the worst
 
 A harness may go back in a conversation, try twice or rewrite its history. Such a rollout has several conversations: chat writes a line for each,
-with its last "turn" and the number of "branches", atif a document for each, and pairs leaves it out.
+with its last "turn" and the number of "branches", atif a document for each, and pairs leaves it out. chat and pairs know only conversations
+that the run does not mask.
 
 --min-reward and --best select what is written: chat with either is the data of rejection sampling. In a directory, the files of
 several runs lie in a folder for each. Of Arrow files pyarrow makes one Parquet table, a row for each message:
@@ -72,7 +73,7 @@ several runs lie in a folder for each. Of Arrow files pyarrow makes one Parquet 
 				return fmt.Errorf("export to %s: %w", x.Out, err)
 			}
 			if x.Branching > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%d pairs left out: a rollout of theirs has several conversations\n", x.Branching)
+				fmt.Fprintf(cmd.ErrOrStderr(), "%d pairs left out: a rollout of theirs has several conversations that are trained on, or none\n", x.Branching)
 			}
 			if g.JSON {
 				return app.PrintJSON(cmd.OutOrStdout(), map[string]any{"format": format, "written": n, "out": x.Out})

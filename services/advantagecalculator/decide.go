@@ -108,7 +108,8 @@ func (d *Decider) finished(tx *projection.Tx, e events.Event) error {
 	if g.Lengths == nil {
 		g.Lengths = map[string]advantage.Length{}
 	}
-	g.Lengths[e.Entity] = advantage.Length{Output: finished.Sampled, Input: finished.Tokens - finished.Sampled, Turns: finished.Turns}
+	sampled := finished.AllSampled() // what is not trained on was effort, too
+	g.Lengths[e.Entity] = advantage.Length{Output: sampled, Input: finished.Tokens - sampled, Turns: finished.Turns}
 	return projection.Put(tx, key, g)
 }
 

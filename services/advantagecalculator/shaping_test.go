@@ -10,8 +10,12 @@ import (
 	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
+// finished ends an episode, of whose sampled tokens a fifth is masked.
 func finished(l *decidertest.Log, rollout string, sampled, others, turns int) {
-	l.Happen(events.RolloutFinishedType, rollout, events.RolloutFinished{Sampled: sampled, Tokens: sampled + others, Turns: turns})
+	masked := sampled / 5
+	l.Happen(events.RolloutFinishedType, rollout, events.RolloutFinished{
+		Sampled: sampled - masked, Masked: map[string]int{"titles": masked}, Tokens: sampled + others, Turns: turns,
+	})
 }
 
 func TestShaping(t *testing.T) {

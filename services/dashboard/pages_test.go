@@ -220,6 +220,8 @@ func TestLiveRun(t *testing.T) {
 	d.state(events.BatchConsumedType, "trainer", "c1", events.BatchConsumed{Step: 1})
 	d.state(events.GroupOpenedType, "g000002", "0", events.GroupOpened{Task: "fix", Size: 1})
 	servicetest.StartRollout(d, d.log, "live", "g000002-0", "fix")
+	d.state(events.TurnSampledType, "g000002-0", "0", events.TurnSampled{NewSegment: true, TokenIDs: []int32{4, 5}, Logprobs: []float32{-1, -1},
+		Conversation: &events.Conversation{Tree: "beside", Rule: "titles", Masked: true}})
 	d.state(events.RolloutFailedType, "g000002-0", "0", events.RolloutFailed{Stage: events.StageTools, Class: "sandbox", Message: "no room"})
 	d.state(events.RunPausedType, "live", "p", events.RunPaused{Reason: "lunch"})
 	d.has("/runs/live", "paused", "lunch", "failed: sandbox", "0.500", "in flight")
@@ -227,7 +229,7 @@ func TestLiveRun(t *testing.T) {
 	if page := d.show("/runs/live?outcome=failed"); strings.Contains(part(t, page, "rollouts"), "g000001-0") {
 		t.Error("a trained rollout is among the failed ones")
 	}
-	d.has("/runs/live/rollouts/g000002-0", "failed at tools: sandbox: no room")
+	d.has("/runs/live/rollouts/g000002-0", "failed at tools: sandbox: no room", "2 sampled")
 	d.has("/runs/live/rollouts/g000001-0", "advantage", "step 1", "first")
 	d.has("/runs/live/rollouts/g000001-0/messages/1/tokens", "0.368")
 	d.has("/runs/live/curves", `{"name":"mean reward","values":[0.5]}`, `"staleness, versions","values":[1]`)

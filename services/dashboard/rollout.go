@@ -199,6 +199,11 @@ func (d *Dashboard) rollout(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 	}
+	if !e.Trajectory.TextOnly {
+		for _, masked := range events.MaskedTokens(e.Rollout.Taken()) {
+			p.Sampled += masked
+		}
+	}
 	items := itemsOf(e)
 	if p.Pager, err = paged(r, "page", len(items), turnsPage); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // asks are a system prompt, unless it is "", and what is said behind it: by the user, and in turn by
@@ -109,6 +110,64 @@ func TestModelNames(t *testing.T) {
 		if got := (&ask{body: []byte(body)}).model(); got != want {
 			t.Errorf("%s asks for %q, want %q", body, got, want)
 		}
+	}
+}
+
+// TestMaskedConversationsDecideNothing: how a masked conversation ends, and whether it has tokens, says
+// nothing of the others: not whether they can be trained on, nor why the rollout stopped, nor how old it is.
+func TestMaskedConversationsDecideNothing(t *testing.T) {
+	turn := func(masked bool, change func(*events.TurnSampled)) events.TurnSampled {
+		said := events.TurnSampled{Content: "said", PromptDelta: []int32{1}, TokenIDs: []int32{2, 3}, Logprobs: []float32{-1, -2}, PolicyVersion: 4,
+			Prompt: asks("", "asked"), NewSegment: true, FinishReason: events.FinishStop, Conversation: &events.Conversation{Rule: "titles", Masked: masked}}
+		change(&said)
+		return said
+	}
+	good := func(*events.TurnSampled) {}
+	text := func(p *events.TurnSampled) { p.TextOnly, p.PromptDelta, p.TokenIDs, p.Logprobs = true, nil, nil, nil }
+	cut := func(p *events.TurnSampled) { p.FinishReason = events.FinishLength }
+	old := func(p *events.TurnSampled) { p.PolicyVersion = 1 }
+	for name, c := range map[string]struct {
+		turns    []events.TurnSampled
+		textOnly bool
+		stopped  string
+		oldest   int64
+	}{
+		"text in a masked one":      {[]events.TurnSampled{turn(false, good), turn(true, text), turn(false, good)}, false, events.StopFinished, 4},
+		"text in another":           {[]events.TurnSampled{turn(true, good), turn(false, text)}, true, events.StopFinished, 4},
+		"text where all are masked": {[]events.TurnSampled{turn(true, good), turn(true, text)}, true, events.StopFinished, 5},
+		"a masked one is cut":       {[]events.TurnSampled{turn(false, good), turn(true, cut)}, false, events.StopFinished, 4},
+		"another is cut":            {[]events.TurnSampled{turn(false, cut), turn(true, good)}, false, events.StopLength, 4},
+		"all are masked":            {[]events.TurnSampled{turn(true, good), turn(true, cut)}, false, events.StopLength, 5},
+		"a masked one is old":       {[]events.TurnSampled{turn(true, old), turn(false, good)}, false, events.StopFinished, 4},
+		"another is old":            {[]events.TurnSampled{turn(true, good), turn(false, old)}, false, events.StopFinished, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &rollout{Rollout: events.Rollout{Run: "r", ID: "x1-0", Started: events.RolloutStarted{Group: "x1", Task: "a", PolicyVersion: 5}, Turns: c.turns}}
+			r.cfg.Limits.Turns, r.cfg.Limits.Tokens = 10, 1000
+			for i := range r.Turns {
+				r.Turns[i].Turn = i
+			}
+			tr, err := trajectory(&r.Rollout, r.stopped())
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := storage.EncodeTrajectory(tr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tr, err = storage.DecodeTrajectory(data); err != nil {
+				t.Fatal(err)
+			}
+			f, wanted := events.NewRolloutFinished(tr), 0
+			for i := range c.turns {
+				if !c.textOnly && c.turns[i].MaskedBy() == "" {
+					wanted += 2
+				}
+			}
+			if f.TextOnly != c.textOnly || r.report().TextOnly != c.textOnly || f.Sampled != wanted || f.StopReason != c.stopped || f.MinVersion != c.oldest {
+				t.Errorf("%+v, want text only %t, %d tokens, stopped by %s, the oldest of version %d", f, c.textOnly, wanted, c.stopped, c.oldest)
+			}
+		})
 	}
 }
 

@@ -164,9 +164,10 @@ func (g *Gateway) episode(ctx context.Context, ro *rollout, stopReason string) (
 	return finished, err
 }
 
-// stopped is why the episode ended, as far as its turns tell.
+// stopped is why the episode ended, as far as its turns tell: the last one that is not masked.
 func (r *rollout) stopped() string {
-	last := r.LastTurn()
+	turns := unmasked(r.Turns)
+	last := turns[len(turns)-1]
 	switch stop := last.Stopped(); {
 	case stop != events.StopFinished:
 		return stop
@@ -208,6 +209,8 @@ func (r *rollout) report() report {
 	}
 	for _, t := range r.Turns {
 		p.Tokens += len(t.TokenIDs)
+	}
+	for _, t := range unmasked(r.Turns) {
 		p.TextOnly = p.TextOnly || t.TextOnly
 	}
 	if r.Scored != nil {

@@ -11,7 +11,8 @@ func trajectory(r *events.Rollout, stopReason string) (*storage.Trajectory, erro
 		Run: r.Run, Group: r.Started.Group, Rollout: r.ID, Task: r.Started.Task,
 		StopReason: stopReason, DispatchVersion: r.Started.PolicyVersion,
 	}
-	for _, turn := range r.Taken() {
+	// A text in a masked conversation keeps the others trained on.
+	for _, turn := range unmasked(r.Taken()) {
 		t.TextOnly = t.TextOnly || turn.TextOnly
 	}
 	turns := withoutLeft(r)
@@ -38,6 +39,19 @@ func trajectory(r *events.Rollout, stopReason string) (*storage.Trajectory, erro
 	return t, nil
 }
 
+// unmasked are the turns that the run's rules do not mask; all of them, if they mask all.
+func unmasked(turns []events.TurnSampled) (trained []events.TurnSampled) {
+	for _, turn := range turns {
+		if turn.MaskedBy() == "" {
+			trained = append(trained, turn)
+		}
+	}
+	if trained == nil {
+		return turns
+	}
+	return trained
+}
+
 // turnRows are the rows of one turn.
 func turnRows(turn events.TurnSampled, index, segment int32, textOnly bool) ([]storage.Message, error) {
 	var rows []storage.Message
@@ -52,6 +66,7 @@ func turnRows(turn events.TurnSampled, index, segment int32, textOnly bool) ([]s
 		}
 		rows = append(rows, row)
 	}
+	textOnly = textOnly || turn.TextOnly
 	if textOnly {
 		turn.TokenIDs, turn.Logprobs, turn.VersionSpans, turn.Columns = nil, nil, nil, nil
 	}

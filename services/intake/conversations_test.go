@@ -50,7 +50,9 @@ func TestConversationsOfOutsiders(t *testing.T) {
 		}
 	}
 
-	row := func(turn int32) storage.Message { return storage.Message{Role: "assistant", Turn: turn, Segment: turn} }
+	row := func(turn int32) storage.Message {
+		return storage.Message{Role: "assistant", Turn: turn, Segment: turn, PolicyVersion: 1 - int64(turn)}
+	}
 	for name, c := range map[string]struct {
 		turns  []events.TurnSampled
 		masked map[int32]string
@@ -65,7 +67,11 @@ func TestConversationsOfOutsiders(t *testing.T) {
 		"without turns":        {nil, nil, nil, "its rollouts state their turns"},
 		"masked without turns": {nil, map[int32]string{1: "titles"}, nil, "its rollouts state their turns"},
 	} {
-		tr := &storage.Trajectory{Masked: c.masked, Messages: []storage.Message{row(0), row(1)}}
+		tr := &storage.Trajectory{Masked: c.masked, DispatchVersion: 2, Messages: []storage.Message{row(0), row(1)}}
+		figures, started := events.NewRolloutFinished(tr), events.RolloutStarted{PolicyVersion: 2}
+		if err := sameFigures(cfg, tr, &events.Rollout{Started: started}, &figures); err != nil {
+			t.Errorf("the figures of an end, %s: %v", name, err)
+		}
 		err := sameMasks(cfg, tr, &events.Rollout{Turns: c.turns}, &events.RolloutFinished{Sampled: 1, Masked: c.stated})
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("an end, %s: %v, want %q", name, err, c.want)

@@ -117,7 +117,10 @@ func sameFigures(cfg runfile.RunConfig, t *storage.Trajectory, r *events.Rollout
 			is.Turns = max(is.Turns, int(m.Turn)+1)
 		}
 		if low, high := m.VersionRange(); low >= 0 {
-			is.MinVersion, is.MaxVersion = min(is.MinVersion, low), max(is.MaxVersion, high)
+			is.MaxVersion = max(is.MaxVersion, high)
+			if t.Masked[m.Segment] == "" {
+				is.MinVersion = min(is.MinVersion, low)
+			}
 		}
 		is.UnknownVersions += m.UnknownVersions()
 		is.Constrained += m.ConstrainedTokens()
