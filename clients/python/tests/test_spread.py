@@ -78,6 +78,8 @@ else:
     [file] = weights.files(whole, {})
     assert len(file.data) > 12 * 4 + 8 * 2
 assert weights.whole({"plain": state["plain"]}) == {"plain": state["plain"]}
+dist.barrier()
+dist.destroy_process_group()  # whose threads would abort a process that ends without the other one
 print("done")
 """
 
@@ -131,6 +133,7 @@ with rondo.Client(dir) as client:
     published = client.publish_weights(f"policy-{run}", state, run=run, version=1, through_step=0, timeout=60)
 assert published == (None if rank else 1), published
 dist.barrier()
+dist.destroy_process_group()
 print("done")
 """
 
