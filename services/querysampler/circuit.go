@@ -86,7 +86,7 @@ func (d *Decider) noteFailure(s *state, cause failing) {
 
 // noteTurn looks at a turn of the run's own: the first one that cannot be trained on makes its rollout untrainable.
 func (d *Decider) noteTurn(tx *projection.Tx, s *state, rollout string, turn events.TurnSampled) error {
-	if !d.breaks() || events.External(rollout) {
+	if !d.breaks() || events.External(rollout) || turn.MaskedBy() != "" {
 		return nil
 	}
 	s.Called = s.Called || len(turn.ToolCalls) > 0

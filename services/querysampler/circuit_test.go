@@ -270,6 +270,9 @@ func TestServerWithoutTokens(t *testing.T) {
 		"seldom":                    {nil, func(i int) events.TurnSampled { return []events.TurnSampled{good, good, good, without}[i%4] }, 0, ""},
 		"an older server says less": {nil, func(int) events.TurnSampled { return events.TurnSampled{TextOnly: true} }, 4, "it does not say what"},
 		"calls left in the text":    {nil, func(int) events.TurnSampled { return events.TurnSampled{Lacks: []string{events.LackTools}} }, 4, "parsed_tool_calls"},
+		"calls left in what is masked": {nil, func(int) events.TurnSampled {
+			return events.TurnSampled{Lacks: []string{events.LackTools}, Conversation: &events.Conversation{Rule: "titles", Masked: true}}
+		}, 0, ""},
 		"one call written wrongly": {nil, func(i int) events.TurnSampled {
 			return []events.TurnSampled{good, {Lacks: []string{events.LackTools}}}[min(i, 1)]
 		}, 0, ""},

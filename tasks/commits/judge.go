@@ -90,15 +90,15 @@ func (im *importer) judge(ctx context.Context, c commit, work string) (Outcome, 
 func (im *importer) row(ctx context.Context, c commit, p parts) (row swebench.Instance, reason string, err error) {
 	patch, err := patchOf(ctx, im.objects, c, p.code)
 	if err != nil {
-		return tooLarge(row, err)
+		return tooLarge(err)
 	}
 	tests, err := patchOf(ctx, im.objects, c, p.tests)
 	if err != nil {
-		return tooLarge(row, err)
+		return tooLarge(err)
 	}
 	message, err := im.message(ctx, c)
 	if err != nil {
-		return tooLarge(row, err)
+		return tooLarge(err)
 	}
 	problem, reason := instruction(message, patch)
 	if reason != "" {
@@ -106,7 +106,7 @@ func (im *importer) row(ctx context.Context, c commit, p parts) (row swebench.In
 	}
 	names, err := treeOf(ctx, im.objects, c.id)
 	if err != nil {
-		return tooLarge(row, err)
+		return tooLarge(err)
 	}
 	pytest := false
 	if p.parser == "pytest" {
@@ -124,7 +124,7 @@ func (im *importer) row(ctx context.Context, c commit, p parts) (row swebench.In
 	}, "", nil
 }
 
-func tooLarge(row swebench.Instance, err error) (swebench.Instance, string, error) {
+func tooLarge(err error) (row swebench.Instance, reason string, failed error) {
 	if errors.Is(err, errTooLong) {
 		return row, TooLarge, nil
 	}

@@ -357,7 +357,7 @@ func TestHarnessesByTokens(t *testing.T) {
 			talk := begin(k)
 			sub := k.ask("I read.", "c", system("You read."), user("Read it."))
 			k.model = "small"
-			talk = k.ask("More.", "b", append(talk, result(talk, "seen"))...)
+			k.ask("More.", "b", append(talk, result(talk, "seen"))...)
 			k.ask("Guess.", "", system("You guess."), user("Guess it."))
 			k.model = "large"
 			k.ask("Read.", "", append(sub, result(sub, "seen"))...)

@@ -105,7 +105,7 @@ def check(says: Said, message: Message) -> None:
 
 
 def renderings(model: Model, messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """All renderings of a conversation: with thoughts, without, and with stand-ins, for an answer and behind one, each by what it changes."""
+    """All renderings of a conversation, each by what it changes: with thoughts, without, and with stand-ins in an answer and behind one."""
     made = []
     before: list[int] = []
     ways = {"whole": lambda message: message, "plain": plain, "standing": standing}
