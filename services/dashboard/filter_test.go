@@ -34,8 +34,8 @@ func (d *desk) mixed() {
 	}
 }
 
-// TestFilters: the page and the file have the rollouts that the address chooses, and no other.
-func TestFilters(t *testing.T) {
+// TestRolloutsAreChosen: the page and the file have the rollouts that the address chooses, and no other.
+func TestRolloutsAreChosen(t *testing.T) {
 	d := newDesk(t)
 	d.mixed()
 	all := []string{"g000004-0", "g000003-0", "g000002-0", "g000001-0"}
