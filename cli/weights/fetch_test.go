@@ -182,7 +182,7 @@ func TestFetchOnce(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"fetch other --to " + t.TempDir(), "nothing was published for policy other"},
 		{"fetch small --to " + to + " --version 9", "policy small has no version 9: `rondo weights list small`"},
-		{"fetch small", `"to" not set`},
+		{"fetch small", `--to is missing`},
 		{"fetch small --to " + to + " --engine-url http://e", "need --engine"},
 		{"fetch small --to " + to + " --engine vllm", "needs --engine-url"},
 		{"fetch small --to " + to + " --engine tgi --engine-url http://e", `--engine "tgi"`},

@@ -28,7 +28,7 @@ func TestMirror(t *testing.T) {
 		{"fetch small --to " + to + " --from " + t.TempDir() + "," + far, "of them nearby", ""},
 		{"mirror none --to " + far, "", "nothing was published for policy none"},
 		{"mirror small --to " + far + " --versions 0", "", "--versions 0"},
-		{"mirror small", "", `"to" not set`},
+		{"mirror small", "", `--to is missing`},
 		{"fetch small --to " + to + " --from ftp://london", "", "--from"},
 	} {
 		output, err := clitest.Run(t, New, append([]string{"weights", "--dir", r.Dir}, strings.Fields(c.args)...)...)
