@@ -50,7 +50,7 @@ def test_a_client_waits_for_a_plane_that_starts(own_plane: Plane) -> None:
 
 
 def test_nobody_is_there() -> None:
-    with pytest.raises(rondo.ConnectError, match="connect to NATS at …@127.0.0.1:1: ") as caught:
+    with pytest.raises(rondo.ConnectError, match="NATS at …@127.0.0.1:1") as caught:  # refused, or not yet
         rondo.Client(nats="nats://user:secret@127.0.0.1:1", store="/tmp", timeout=0.5)
     assert "secret" not in str(caught.value)
     with pytest.raises(ValueError, match="nats needs store"):
