@@ -74,10 +74,15 @@ func (s *stack) remove() {
 		out, _ := s.command("logs", "--no-color", "--tail", "40").CombinedOutput()
 		s.t.Logf("docker compose logs:\n%s", out)
 	}
-	if _, err := output(s.command("--profile", "demo", "--profile", "cli", "--profile", "gateway", "--profile", "observability", "down", "--volumes", "--remove-orphans", "--timeout", "10")); err != nil {
-		s.t.Errorf("take everything down: %v", err)
-	}
 	project := s.env[len(s.env)-1][len("COMPOSE_PROJECT_NAME="):]
+	s.eventually(time.Minute, "everything is taken down", func() bool {
+		_, err := output(s.command("--profile", "demo", "--profile", "cli", "--profile", "gateway", "--profile", "observability", "down", "--volumes", "--remove-orphans", "--timeout", "10"))
+		if err != nil {
+			s.t.Logf("take everything down: %v", err)
+			s.detach(project)
+		}
+		return err == nil
+	})
 	for _, kind := range []string{"container", "volume", "network"} {
 		list := docker(kind, "ls", "--quiet", "--filter", "label=com.docker.compose.project="+project)
 		if kind == "container" {
@@ -85,6 +90,17 @@ func (s *stack) remove() {
 		}
 		if left, err := output(list); err != nil || left != "" {
 			s.t.Errorf("left behind: %s %s (%v)", kind, left, err)
+		}
+	}
+}
+
+// detach removes from the project's networks what is attached to them once its containers are gone: an engine may keep the endpoint of a
+// container that was killed while it started again, and then refuses to remove the network.
+func (s *stack) detach(project string) {
+	for _, network := range strings.Fields(must(s.t, docker("network", "ls", "--quiet", "--filter", "label=com.docker.compose.project="+project))) {
+		for _, endpoint := range strings.Fields(must(s.t, docker("network", "inspect", "--format", "{{range .Containers}}{{.Name}} {{end}}", network))) {
+			out, err := docker("network", "disconnect", "--force", network, endpoint).CombinedOutput()
+			s.t.Logf("disconnect %s: %s (%v)", endpoint, out, err)
 		}
 	}
 }
