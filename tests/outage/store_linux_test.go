@@ -57,11 +57,11 @@ func newFront(t *testing.T) *front {
 	return f
 }
 
-// open opens a run whose rollouts may take so long.
+// open opens a run whose rollouts may take so long. It has few of them in flight: on a busy machine, none waits for its limit.
 func open(t *testing.T, dir, run string, timeout time.Duration) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "run.yaml")
-	if err := os.WriteFile(file, []byte("endpoint: builtin\npolicy: "+run+"\nstaleness: {max: 1}\nin_flight: 0\nlimits: {timeout: "+timeout.String()+"}\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("endpoint: builtin\npolicy: "+run+"\nstaleness: {max: 1}\nin_flight: 16\nlimits: {timeout: "+timeout.String()+"}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, code := command(t, "run", "open", run, "--dir", dir, "--file", file); code != 0 {

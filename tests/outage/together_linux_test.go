@@ -15,13 +15,13 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// TestOutageLossAndKills: a plane with two runs is without its store for ten minutes, twenty times as long as a rollout may take. It is killed before the store is back.
+// TestOutageLossAndKills: a plane with two runs is without its store for ten minutes, five times as long as a rollout may take. It is killed before the store is back.
 // Then the stream of one run is deleted, and restored beside the services, by a recovery that is killed and begun again; and the plane is killed once more. Both
 // runs go on by themselves each time, no run is paused, and the audit of both is clean.
 func TestOutageLossAndKills(t *testing.T) {
 	nightly.Only(t)
 	program.NeedSandbox(t)
-	const timeout, lasts = 30 * time.Second, 10 * time.Minute
+	const timeout, lasts = 2 * time.Minute, 10 * time.Minute
 	dir, status, front := t.TempDir(), address(t), newFront(t)
 	runs := []string{"lost", "other"}
 	var up *program.Process
