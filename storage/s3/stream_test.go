@@ -25,9 +25,9 @@ const large = 33 << 20
 
 // pattern is the content of large objects: each mebibyte is another.
 func pattern(first byte) []byte {
-	data := make([]byte, large)
-	for i := range data {
-		data[i] = first + byte(i>>20)
+	data := make([]byte, 0, large)
+	for i := range byte(large >> 20) {
+		data = append(data, bytes.Repeat([]byte{first + i}, 1<<20)...)
 	}
 	return data
 }

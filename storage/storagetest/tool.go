@@ -7,23 +7,41 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"syscall"
 )
 
-// Tool builds the program of a folder of tools/, and gives its path. The program stays in the user's cache: linking takes seconds, and tests of many packages ask
-// for it. The build without cgo is one for all of them, with the race detector or without.
+// Tool builds the program of a folder of tools/, and gives its path. The build without cgo is one for all packages, with the race detector or without.
 func Tool(name string) (binary string, err error) {
+	folder, err := Built(filepath.Join("tools", name), ".", "CGO_ENABLED=0")
+	return filepath.Join(folder, name), err
+}
+
+// built are the folders of the modules whose programs this process has asked for.
+var built = struct {
+	sync.Mutex
+	folders map[string]string
+}{folders: map[string]string{}}
+
+// Built builds programs of a folder of this repository, and gives the folder in which they are. They stay in the user's cache: linking takes seconds, and tests of
+// many packages ask for the same ones. Settings go into the builder's environment.
+func Built(module, programs string, settings ...string) (folder string, err error) {
+	built.Lock()
+	defer built.Unlock()
+	if folder, ok := built.folders[module]; ok {
+		return folder, nil
+	}
 	_, file, _, _ := runtime.Caller(0)
-	module := filepath.Join(filepath.Dir(file), "..", "..", "tools", name)
+	source := filepath.Join(filepath.Dir(file), "..", "..", module)
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
 	}
-	folder := filepath.Join(cache, "rondo-tests", fmt.Sprintf("%x", sha256.Sum256([]byte(module)))[:16]) // of this copy of the repository
+	folder = filepath.Join(cache, "rondo-tests", fmt.Sprintf("%x", sha256.Sum256([]byte(source)))[:16]) // of this copy of the repository
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", err
 	}
-	lock, err := os.OpenFile(filepath.Join(folder, name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	lock, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return "", err
 	}
@@ -31,11 +49,11 @@ func Tool(name string) (binary string, err error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil { // one test binary at a time
 		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
-	binary = filepath.Join(folder, name)
-	build := exec.Command("go", "build", "-C", module, "-o", binary, ".") // which does nothing where the program is that of the sources
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build := exec.Command("go", "build", "-C", source, "-ldflags=-s -w", "-o", folder+"/", programs) // which does nothing where they are those of the sources
+	build.Env = append(os.Environ(), settings...)
 	if output, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build tools/%s: %w\n%s", name, err, output)
+		return "", fmt.Errorf("build %s of %s: %w\n%s", programs, source, err, output)
 	}
-	return binary, nil
+	built.folders[module] = folder
+	return folder, nil
 }

@@ -4,6 +4,7 @@ package lanes
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -13,28 +14,35 @@ const root = "../.."
 
 // TestEachPackageIsInOneLane: the lanes together are `go list ./...`, no package is tested twice, and each row has a package, or .ci/packages fails.
 func TestEachPackageIsInOneLane(t *testing.T) {
-	lanes := map[string][]string{}
+	lanes := map[string]bool{}
 	for _, row := range rows(t) {
-		in := row.lane + " " + row.how
 		if row.how != "race" && row.how != "plain" {
-			t.Errorf(".ci/lanes: %s %s: say race or plain", in, row.pattern)
-		}
-		if lanes[in] != nil {
-			continue
+			t.Errorf(".ci/lanes: %s %s %s: say race or plain", row.lane, row.how, row.pattern)
 		}
 		if _, err := os.Stat(root + "/.ci/" + row.lane); err != nil {
 			t.Errorf("no script runs the lane: %v", err)
 		}
-		lanes[in] = lines(t, ".ci/packages", row.lane, row.how)
+		lanes[row.lane+" "+row.how] = true
 	}
 	seen := map[string]string{}
-	for lane, packages := range lanes {
-		for _, p := range packages {
-			if other, twice := seen[p]; twice {
-				t.Errorf("%s is in the lanes %s and %s", p, other, lane)
-			}
-			seen[p] = lane
+	for words := range slices.Chunk(lines(t, ".ci/packages"), 3) { // lane, how, package
+		in, p := words[0]+" "+words[1], words[2]
+		if other, twice := seen[p]; twice {
+			t.Errorf("%s is in the lanes %s and %s", p, other, in)
 		}
+		if !lanes[in] {
+			t.Errorf("%s is in the lane %s, which .ci/lanes does not have", p, in)
+		}
+		seen[p] = in
+	}
+	var race []string // as a lane asks for them
+	for p, in := range seen {
+		if in == "test race" {
+			race = append(race, p)
+		}
+	}
+	if asked := lines(t, ".ci/packages", "test", "race"); len(race) < 50 || !slices.Equal(slices.Sorted(slices.Values(asked)), slices.Sorted(slices.Values(race))) {
+		t.Errorf("the lane test has %d packages with the race detector, and asks for %d", len(race), len(asked))
 	}
 	all := lines(t, "go", "list", "./...")
 	for _, p := range all {

@@ -14,34 +14,23 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/storage/storagetest"
 )
 
 // Main is a TestMain that builds rondo first, and says in path where.
 func Main(m *testing.M, path *string) {
-	code, err := build(m, path)
-	if err != nil {
+	var err error
+	if *path, err = binary(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		code = 1
+		os.Exit(1)
 	}
-	os.Exit(code)
-}
-
-func build(m *testing.M, path *string) (code int, err error) {
-	dir, err := os.MkdirTemp("", "rondo-test-")
-	if err != nil {
-		return 1, err
-	}
-	defer os.RemoveAll(dir)
-	if *path, err = binary(dir); err != nil {
-		return 1, err
-	}
-	return m.Run(), nil
+	os.Exit(m.Run())
 }
 
 // Binary is rondo, for a test whose package does not have it by Main.
 func Binary(t testing.TB) string {
 	t.Helper()
-	path, err := binary(t.TempDir())
+	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,15 +40,13 @@ func Binary(t testing.TB) string {
 // Bench is rondo-bench, which is built beside rondo.
 func Bench(rondo string) string { return filepath.Join(filepath.Dir(rondo), "rondo-bench") }
 
-// binary builds rondo into a folder, unless RONDO_BINARY names one: .ci/run builds it once for all packages.
-func binary(dir string) (string, error) {
+// binary builds rondo, unless RONDO_BINARY names one: .ci/run builds it once for all packages.
+func binary() (string, error) {
 	if built := os.Getenv("RONDO_BINARY"); built != "" {
 		return built, nil
 	}
-	if out, err := exec.Command("go", "build", "-o", dir+"/", "github.com/rondo-rl/rondo/cmd/...").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build rondo: %w\n%s", err, out)
-	}
-	return filepath.Join(dir, "rondo"), nil
+	folder, err := storagetest.Built(".", "./cmd/...")
+	return filepath.Join(folder, "rondo"), err
 }
 
 // Missing ends a test that needs what this machine lacks.

@@ -17,6 +17,7 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/tests/nightly"
 )
 
 // configured gives a server of natstest the settings of a configuration, beside its own address, folder and routes. What the text includes is in the folder.
@@ -102,7 +103,7 @@ func TestFarRolloutsOfLockedServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	farRollouts(t, log, func() *nats.Conn { return connect(far, 2, "rollouts") }, wires, 6, 2)
+	farRollouts(t, log, func() *nats.Conn { return connect(far, 2, "rollouts") }, wires, int64(nightly.Count(3, 6)), nightly.Count(1, 2))
 
 	refused := make(chan error, 10)
 	nc := connect(far, 2, "rollouts")

@@ -19,6 +19,7 @@ import (
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/tests/mill"
+	"github.com/rondo-rl/rondo/tests/nightly"
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
@@ -75,7 +76,7 @@ func TestFarRollouts(t *testing.T) {
 		t.Skip("takes some seconds")
 	}
 	home, far, wires := twoRegions(t)
-	farRollouts(t, home.Log(t), func() *nats.Conn { return far.Connect(t) }, wires, 12, 3)
+	farRollouts(t, home.Log(t), func() *nats.Conn { return far.Connect(t) }, wires, int64(nightly.Count(6, 12)), nightly.Count(2, 3))
 }
 
 // farRollouts runs the services at home over the log, and generators and scorers over connections of their own.

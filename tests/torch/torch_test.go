@@ -48,8 +48,8 @@ func TestPartsOfTheExamples(t *testing.T) {
 }
 
 const (
-	steps  = 28
-	killAt = 12
+	steps  = 16
+	killAt = 6
 )
 
 func TestItLearnsAndSurvivesBeingKilled(t *testing.T) {
