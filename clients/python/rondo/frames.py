@@ -228,7 +228,7 @@ async def _rollout(client: AsyncClient, run: str, id: str) -> RecordedRollout:
         raise NotFound(f"run {run} has no rollout {id}: the column rollout of `rollouts` has those that it has")
     started = next((fact.data["task"] for fact in facts if fact.type == "rollout.started"), "")
     snapshot = await _snapshot(client, run, started)
-    # What the verifier printed comes from the store, whose calls block.
+    # A thread reads the store: its calls block, and the event loop must go on.
     return await asyncio.to_thread(recorded, run, id, facts, snapshot, client.objects)
 
 
