@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -10,7 +11,7 @@ import (
 
 	"github.com/rondo-rl/rondo/cli/clitest"
 	"github.com/rondo-rl/rondo/cli/plane"
-	"github.com/rondo-rl/rondo/cli/service"
+	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -22,14 +23,8 @@ func TestPagesReachNoServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy, _, err := service.FreePolicyAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
-	metrics, _, err := service.FreePolicyAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ports := natstest.FreePorts(t, 2)
+	policy, metrics := fmt.Sprintf("127.0.0.1:%d", ports[0]), fmt.Sprintf("127.0.0.1:%d", ports[1])
 	servicetest.Start(t, func(ctx context.Context) error {
 		root := New()
 		root.SetArgs([]string{"service", "policy", "--nats", e.NATS, "--store", e.Store, "--dir", t.TempDir(), "--policy-listen", policy,

@@ -167,7 +167,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"flag that wants a duration":      {[]string{"index", "sync", ".", "--every", "7x"}, []string{"--every", "90s, 5m or 7d"}},
 		"unknown flag":                    {[]string{"run", "list", "--jsn"}, []string{"--jsn", "see `rondo run list --help`"}},
 		"config that is not there":        {[]string{"run", "list", "--config", filepath.Join(nowhere, "none.yaml")}, []string{"--config", "none.yaml"}},
-		"config with an unknown flag":     {[]string{"run", "list", "--config", file("durabilty: always\n")}, []string{"run.yaml", "durabilty"}},
+		"config with an unknown flag":     {[]string{"run", "list", "--config", file("durabilty: always\n")}, []string{"run.yaml", "durabilty", `did you mean "durability"?`}},
 		"config with a wrong value":       {[]string{"run", "list", "--config", file("json: perhaps\n")}, []string{"--json", "run.yaml", "perhaps"}},
 		"config with a list of one value": {[]string{"run", "list", "--config", file("json: [true]\n")}, []string{"--json", "run.yaml", "no list"}},
 		"config without a value":          {[]string{"run", "list", "--config", file("store:\n")}, []string{"--store", "run.yaml", "want a text"}},

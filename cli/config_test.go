@@ -30,6 +30,14 @@ func TestConfigInit(t *testing.T) {
 	if out, err := clitest.RunProgram(t, New(), "version", "--config", file); err != nil {
 		t.Error("as it is written:", err, out)
 	}
+	for _, part := range []string{
+		"# where the built-in policy listens (of `rondo service`: 127.0.0.1:8700)\n# policy-listen: 127.0.0.1:0\n", "finds the built-in policy (`rondo service` alone)\n# builtin-endpoint: ",
+		"# directory of the embedded plane: log, objects, state\n# dir: ",
+	} {
+		if !strings.Contains(string(written), part) {
+			t.Errorf("it does not say %q:\n%s", part, written)
+		}
+	}
 	setting := regexp.MustCompile(`(?m)^# ([a-z-]+): (.*)$`)
 	names := map[string]bool{}
 	for _, m := range setting.FindAllStringSubmatch(string(written), -1) {

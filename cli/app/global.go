@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/events/yamltext"
 )
 
@@ -63,7 +64,7 @@ func fillFlags(cmd *cobra.Command, g *Global) error {
 	}
 	var err error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		value, ok := os.LookupEnv(variableOf(f))
+		value, ok := os.LookupEnv(variableOf(f.Name))
 		ok = ok && (value != "" || f.DefValue != "") // as shells leave it out
 		values, from := []any{value}, "environment"
 		var setErr error
@@ -82,9 +83,12 @@ func fillFlags(cmd *cobra.Command, g *Global) error {
 			err = fmt.Errorf("--%s from the %s: %w", f.Name, from, setErr)
 		}
 	})
-	for name := range file {
-		if err == nil && !knownFlag(cmd.Root(), name) {
-			err = fmt.Errorf("--config %s: no command has a flag %q", g.config, name)
+	if known := flagNames(cmd.Root()); err == nil { // one file may serve several commands
+		for _, name := range SortedKeys(file) {
+			if !slices.Contains(known, name) {
+				err = fmt.Errorf("--config %s: no command has a flag %q%s", g.config, name, wording.Meant(name, known))
+				break
+			}
 		}
 	}
 	if err == nil {
@@ -128,17 +132,14 @@ func listed(f *pflag.Flag, v any) ([]any, error) {
 	return []any{v}, nil
 }
 
-// knownFlag reports whether any command has the flag: one file may serve several commands.
-func knownFlag(cmd *cobra.Command, name string) bool {
-	if cmd.Flags().Lookup(name) != nil || cmd.PersistentFlags().Lookup(name) != nil {
-		return true
+// flagNames are the names of all flags of all commands.
+func flagNames(root *cobra.Command) (names []string) {
+	add := func(f *pflag.Flag) { names = append(names, f.Name) }
+	for _, cmd := range append(below(root), root) {
+		cmd.Flags().VisitAll(add)
+		cmd.PersistentFlags().VisitAll(add)
 	}
-	for _, sub := range cmd.Commands() {
-		if knownFlag(sub, name) {
-			return true
-		}
-	}
-	return false
+	return names
 }
 
 // New makes the program with the flags that every command has.
@@ -263,13 +264,11 @@ func refuseUnknown(cmd *cobra.Command) {
 	cmd.Args = cobra.ArbitraryArgs // and no error of the library's, in lines of its own
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			cmd.SuggestionsMinimumDistance = 2 // letters that differ
-			meant := ""
-			if near := cmd.SuggestionsFor(args[0]); args[0] != "" && len(near) > 0 {
-				like := slices.IndexFunc(near, func(name string) bool { return name[0] == args[0][0] }) // the first letter is rarely wrong
-				meant = fmt.Sprintf(", did you mean %q?", near[max(0, like)])
+			var known []string
+			for _, sub := range cmd.Commands() {
+				known = append(known, sub.Name())
 			}
-			return misused(cmd, fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), meant))
+			return misused(cmd, fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), wording.Meant(args[0], known)))
 		}
 		return cmd.Help()
 	}

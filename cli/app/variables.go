@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/rondo-rl/rondo/events/wording"
 )
 
 // prefix begins the names of all environment variables of Rondo.
@@ -29,10 +31,12 @@ var ofTests = regexp.MustCompile(`^RONDO_(TEST|CI)_`)
 // CheckVariables refuses an environment variable of Rondo's that nothing reads: a misspelt one would leave the default in place.
 func CheckVariables(root *cobra.Command, environment []string) error {
 	known := slices.Clone(variables)
-	for _, cmd := range append(below(root), root) {
-		add := func(f *pflag.Flag) { known = append(known, variableOf(f)) }
-		cmd.Flags().VisitAll(add)
-		cmd.PersistentFlags().VisitAll(add)
+	for _, name := range flagNames(root) {
+		known = append(known, variableOf(name))
+	}
+	var endings []string
+	for _, name := range known {
+		endings = append(endings, strings.TrimPrefix(name, prefix))
 	}
 	for _, each := range environment {
 		name, _, _ := strings.Cut(each, "=")
@@ -40,8 +44,8 @@ func CheckVariables(root *cobra.Command, environment []string) error {
 			continue
 		}
 		meant := ""
-		if near := nearest(name, known); near != "" {
-			meant = fmt.Sprintf(", did you mean %s?", near)
+		if near := wording.Near(strings.TrimPrefix(name, prefix), endings); near != "" {
+			meant = fmt.Sprintf(", did you mean %s?", prefix+near)
 		}
 		return fmt.Errorf("environment variable %.100s: nothing of Rondo reads it%s; unset it, or see the flags in `%s --help`", name, meant, root.Name())
 	}
@@ -49,8 +53,8 @@ func CheckVariables(root *cobra.Command, environment []string) error {
 }
 
 // variableOf is the environment variable that sets a flag.
-func variableOf(f *pflag.Flag) string {
-	return prefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+func variableOf(flag string) string {
+	return prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // below are all commands below one.
@@ -67,38 +71,6 @@ var link = regexp.MustCompile(`^(RONDO(?:_.+?)?)_(SERVICE_HOST|SERVICE_PORT(_\w+
 func linked(name string, environment []string) bool {
 	found := link.FindStringSubmatch(name)
 	return found != nil && slices.ContainsFunc(environment, func(v string) bool { return strings.HasPrefix(v, found[1]+"_SERVICE_HOST=") })
-}
-
-// nearest is the name that takes the fewest letters to change, at most two or a third of those behind the prefix; "" where there is none.
-func nearest(name string, names []string) (best string) {
-	least := max(2, (len(name)-len(prefix))/3) + 1
-	for _, each := range names {
-		if n := letters(name, each); n < least {
-			best, least = each, n
-		}
-	}
-	return best
-}
-
-// letters counts those that differ: to be added, removed or changed.
-func letters(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := corner
-			if a[i] != b[j] {
-				change++
-			}
-			corner = row[j+1]
-			row[j+1] = min(change, row[j]+1, corner+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // checkEmpty refuses the empty value of a flag that has none by default because its default follows from something else, which its help says: the empty value would be taken for that.

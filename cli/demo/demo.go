@@ -164,7 +164,7 @@ func demo(ctx context.Context, g *app.Global, o demoOptions, s service.Settings)
 		return demoResult{}, err
 	}
 	defer p.Close()
-	if s.PolicyListen, s.Builtin, err = service.FreePolicyAddress(); err != nil {
+	if err := s.PlacePolicy(service.AnyPort); err != nil {
 		return demoResult{}, err
 	}
 	pages, err := s.Dashboard.Listen(p.Dir)

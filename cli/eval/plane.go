@@ -37,7 +37,7 @@ func withServices(ctx context.Context, g *app.Global, s service.Settings, list [
 	if err := service.WarmToolchains(ctx, show, list, s); err != nil {
 		return err
 	}
-	if s.PolicyListen, s.Builtin, err = service.FreePolicyAddress(); err != nil {
+	if err := s.PlacePolicy(service.AnyPort); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -43,16 +43,23 @@ with its default, as a comment. Take away the # of those that you change. Comman
 
 // settings are the flags of the commands that run services, as YAML that is a comment.
 func settings(root *cobra.Command) ([]byte, error) {
-	all, others := pflag.NewFlagSet("", pflag.ContinueOnError), map[string]string{}
+	all, notes := pflag.NewFlagSet("", pflag.ContinueOnError), map[string]string{}
 	for _, name := range []string{"up", "service"} {
 		cmd, _, err := root.Find([]string{name})
 		if err != nil {
 			return nil, err
 		}
-		own := cmd.LocalFlags() // which has those of the root, too
+		cmd.InheritedFlags() // joins those of the root to the command's own
+		own := cmd.Flags()
 		own.VisitAll(func(f *pflag.Flag) {
-			if known := all.Lookup(f.Name); known != nil && known.DefValue != f.DefValue {
-				others[f.Name] = fmt.Sprintf(" (of `rondo %s`: %s)", name, cmp.Or(f.DefValue, "none"))
+			known := all.Lookup(f.Name)
+			switch {
+			case known == nil:
+				notes[f.Name] = fmt.Sprintf(" (`rondo %s` alone)", name)
+			case known.DefValue != f.DefValue:
+				notes[f.Name] = fmt.Sprintf(" (of `rondo %s`: %s)", name, cmp.Or(f.DefValue, "none"))
+			default:
+				delete(notes, f.Name)
 			}
 		})
 		all.AddFlagSet(own)
@@ -70,7 +77,7 @@ func settings(root *cobra.Command) ([]byte, error) {
 		value, err := yaml.Marshal(map[string]any{f.Name: valueOf(f)})
 		failed = cmp.Or(failed, err)
 		_, usage := pflag.UnquoteUsage(f)
-		fmt.Fprintf(&text, "\n%s# %s", comment(usage+others[f.Name]), value)
+		fmt.Fprintf(&text, "\n%s# %s", comment(usage+notes[f.Name]), value)
 	})
 	return text.Bytes(), failed
 }

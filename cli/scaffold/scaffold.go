@@ -5,6 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -14,9 +15,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/examples"
+	"github.com/rondo-rl/rondo/storage/whole"
 )
 
 //go:embed all:template
@@ -109,27 +112,61 @@ func taskFiles(dir string) (files []file) {
 
 // write writes all files, or none where one is there.
 func write(cmd *cobra.Command, g *app.Global, dir string, files []file, next string) error {
-	place := func(f file) string { return filepath.Join(dir, filepath.FromSlash(f.path)) }
 	i := slices.IndexFunc(files, func(f file) bool {
-		_, err := os.Lstat(place(f))
+		_, err := os.Lstat(f.in(dir))
 		return !errors.Is(err, fs.ErrNotExist)
 	})
 	if i >= 0 {
-		return fmt.Errorf("%s is there already, or cannot be looked at: nothing was written; name another folder", place(files[i]))
+		return fmt.Errorf("%s is there already, or cannot be looked at: nothing was written; name another folder", files[i].in(dir))
 	}
-	var written []string
-	for _, f := range files {
-		if err := os.MkdirAll(filepath.Dir(place(f)), 0o755); err != nil {
-			return err
+	written, err := writeAll(dir, files)
+	if err != nil {
+		advice := "name another folder"
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			advice = "make room on its disk, or name another folder"
 		}
-		if err := os.WriteFile(place(f), f.content, f.mode); err != nil {
-			return err
-		}
-		written = append(written, place(f))
+		return fmt.Errorf("%w: nothing was written; %s", err, advice)
 	}
 	if g.JSON {
 		return app.PrintJSON(cmd.OutOrStdout(), map[string][]string{"files": written})
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "wrote:\n  %s\n%s\n", strings.Join(written, "\n  "), next)
 	return nil
+}
+
+// in is the file's path in a folder.
+func (f file) in(dir string) string { return filepath.Join(dir, filepath.FromSlash(f.path)) }
+
+// writeAll writes files with the folders that they lie in. Where one fails, none of them is left.
+func writeAll(dir string, files []file) (written []string, err error) {
+	var made []string
+	defer func() {
+		if err != nil {
+			for _, name := range slices.Backward(append(made, written...)) {
+				_ = os.Remove(name)
+			}
+		}
+	}()
+	for _, f := range files {
+		name := f.in(dir)
+		made = append(made, missing(filepath.Dir(name))...)
+		if err := whole.File(name, func(w io.Writer) error { _, err := w.Write(f.content); return err }); err != nil {
+			return written, err
+		}
+		written = append(written, name)
+		if err := os.Chmod(name, f.mode); err != nil {
+			return written, err
+		}
+	}
+	return written, nil
+}
+
+// missing are the folders that have to be made for a folder, the outermost first.
+func missing(dir string) (folders []string) {
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return folders
+		}
+		folders = append([]string{dir}, folders...)
+	}
 }

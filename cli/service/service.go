@@ -85,7 +85,7 @@ func DefaultSettings() Settings {
 	}
 	return Settings{
 		generatorSlots: generator.DefaultOptions().Slots, toolSlots: 4 * cores, ScorerSlots: 2 * cores, capacity: toolrunner.DefaultCapacity,
-		Pool: runfile.DefaultRunConfig().Pool, Builtin: "http://127.0.0.1:8700/v1", PolicyListen: "127.0.0.1:8700",
+		Pool: runfile.DefaultRunConfig().Pool, Builtin: "http://127.0.0.1:8700/v1",
 		Machine: tasks.Machine{ToolchainCache: filepath.Join(cache, "rondo", "toolchains")}, Trainer: policy.DefaultOptions(),
 		quotas: intake.DefaultQuotas(),
 		index:  indexing.IndexerSettings{Keys: indexing.ConfigFolder(), Embedder: indexing.BuiltinEmbedder},
@@ -366,7 +366,7 @@ func New(g *app.Global) *cobra.Command {
 	s.Dashboard.AddFlags(cmd.Flags(), "127.0.0.1:8780")
 	AddReplicasFlag(cmd, g)
 	cmd.Flags().StringVar(&s.Builtin, "builtin-endpoint", s.Builtin, "where the generator finds the built-in policy")
-	cmd.Flags().StringVar(&s.PolicyListen, "policy-listen", s.PolicyListen, "where the built-in policy listens")
+	s.AddPolicyFlag(cmd, "127.0.0.1:8700")
 	cmd.Flags().StringVar(&metricsListen, "metrics-listen", "", "address for /metrics, /healthz and /readyz, for example :9100")
 	return cmd
 }
@@ -397,13 +397,26 @@ func ParseDurability(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// FreePolicyAddress finds a port for the built-in policy. Runs name it "builtin", so it may change.
-func FreePolicyAddress() (listen, baseURL string, err error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+// AddPolicyFlag adds the flag of where the built-in policy listens.
+func (s *Settings) AddPolicyFlag(cmd *cobra.Command, standard string) {
+	cmd.Flags().StringVar(&s.PolicyListen, "policy-listen", standard, "where the built-in policy listens")
+}
+
+// AnyPort lets the built-in policy listen on a port that is free. Runs name it "builtin", so it may change.
+const AnyPort = "127.0.0.1:0"
+
+// PlacePolicy lets the generator of this process find the built-in policy that listens there in the same process.
+func (s *Settings) PlacePolicy(listen string) error {
+	listener, err := net.Listen("tcp", listen)
 	if err != nil {
-		return "", "", err
+		return fmt.Errorf("--policy-listen: %w: name another address", err)
 	}
 	defer listener.Close()
-	listen = listener.Addr().String()
-	return listen, "http://" + listen + "/v1", nil
+	s.PolicyListen = listener.Addr().String()
+	reached := *listener.Addr().(*net.TCPAddr)
+	if reached.IP.IsUnspecified() {
+		reached.IP = net.IPv4(127, 0, 0, 1)
+	}
+	s.Builtin = "http://" + reached.String() + "/v1"
+	return nil
 }

@@ -2,6 +2,7 @@ package service
 
 import (
 	"io"
+	"net"
 	"strings"
 	"testing"
 
@@ -23,5 +24,19 @@ func TestNames(t *testing.T) {
 	}
 	if help := New(&app.Global{}).Long; !strings.Contains(help, "deadletters") {
 		t.Errorf("help says %s", help)
+	}
+}
+
+// TestPlacePolicy: the generator asks the built-in policy where that listens, also where it listens at every address.
+func TestPlacePolicy(t *testing.T) {
+	for _, listen := range []string{AnyPort, "0.0.0.0:0", ":0"} {
+		var s Settings
+		if err := s.PlacePolicy(listen); err != nil {
+			t.Fatal(err)
+		}
+		_, port, err := net.SplitHostPort(s.PolicyListen)
+		if err != nil || port == "0" || s.Builtin != "http://127.0.0.1:"+port+"/v1" {
+			t.Errorf("%s: it listens at %s and is asked at %s: %v", listen, s.PolicyListen, s.Builtin, err)
+		}
 	}
 }

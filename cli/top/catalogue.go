@@ -2,10 +2,12 @@ package top
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"sync"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 )
 
 // Bounds of what is kept of the catalogue.
@@ -23,16 +25,34 @@ type catalogue struct {
 	current  map[string]int64 // policy → version
 	replicas []Replica        // the one that spoke last is at the end
 	letters  Letters
+	through  uint64 // the sequence that is folded
+	read     bool   // to the end that it had when it was looked at first
 }
 
 func newCatalogue() *catalogue {
 	return &catalogue{closed: map[string]bool{}, current: map[string]int64{}}
 }
 
+// catchUp folds what the catalogue has now.
+func (c *catalogue) catchUp(ctx context.Context, log *eventlog.Log) error {
+	err := each(ctx, log, events.Catalogue, c.through+1, c.apply)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.read = c.read || err == nil
+	return err
+}
+
+func (c *catalogue) isRead() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.read
+}
+
 // apply folds the next event of the catalogue.
 func (c *catalogue) apply(e events.Event) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.through = e.Seq
 	switch e.Type {
 	case events.RunOpenedType:
 		c.forget(e.Entity)

@@ -63,7 +63,7 @@ func (m model) screen() string {
 		return ""
 	}
 	if m.snapshot == nil {
-		return cut(app.Row{{Text: "reading the log …"}}, m.width)
+		return cut(app.Row{{Text: readingLog}}, m.width)
 	}
 	lines := []string{cut(m.snapshot.head(), m.width)}
 	body := m.body()

@@ -64,6 +64,16 @@ func TestTheScreenShowsThePlane(t *testing.T) {
 	}
 }
 
+// TestTheScreenBeforeTheLogIsRead: figures of a log that is read in part are not shown as those of the plane.
+func TestTheScreenBeforeTheLogIsRead(t *testing.T) {
+	next, _ := model{}.Update(tea.WindowSizeMsg{Width: 200, Height: 40})
+	next, _ = next.(model).Update(Snapshot{Where: ".rondo", Reading: true})
+	screen := next.(model).screen()
+	if strings.Count(screen, readingLog) != 2 || strings.Contains(screen, "open runs") || strings.Contains(screen, "none yet") {
+		t.Errorf("it shows\n%s", screen)
+	}
+}
+
 // A screen of any size is never larger than the terminal.
 func TestTheScreenFits(t *testing.T) {
 	for w := 1; w < 160; w += 3 {

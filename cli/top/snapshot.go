@@ -9,8 +9,10 @@ import (
 
 // Snapshot is a plane at a moment.
 type Snapshot struct {
-	At      time.Time       `json:"at"`
-	Where   string          `json:"where"`
+	At    time.Time `json:"at"`
+	Where string    `json:"where"`
+	// Reading: what the log had at the start is not read yet, so the figures are too low.
+	Reading bool            `json:"-"`
 	Outages []health.Outage `json:"outages,omitempty"`
 	Runs    []Run           `json:"runs"`
 	// More is how many runs are not shown: those that were opened first.
@@ -22,11 +24,14 @@ type Snapshot struct {
 	Unknown []string `json:"unknown,omitempty"`
 }
 
+// stateReading is the state of a run whose log has not been read yet.
+const stateReading = "reading"
+
 // Run is a run of the plane.
 type Run struct {
 	Name   string `json:"run"`
 	Policy string `json:"policy"`
-	State  string `json:"state"` // open, paused, closed or archived
+	State  string `json:"state"` // open, paused, closed or archived; stateReading on a screen
 	Reason string `json:"reason,omitempty"`
 	steps.Flight
 	// Last is the last step that the first feed's trainer has taken, and Rewards the mean rewards of the last ones.

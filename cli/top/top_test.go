@@ -1,13 +1,18 @@
 package top
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/rondo-rl/rondo/books"
+	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/clitest"
+	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
 func TestMain(m *testing.M) { clitest.Main(m, New) }
@@ -77,5 +82,30 @@ func TestOnce(t *testing.T) {
 func TestTopRefusesAHaste(t *testing.T) {
 	if _, err := clitest.Run(t, New, "top", "--every", "1ms"); err == nil || !strings.Contains(err.Error(), "at least 100ms") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestFirstLook: until the catalogue and the runs have been read, a look says so; then it shows what they have, and what comes behind that.
+func TestFirstLook(t *testing.T) {
+	r := busy(t)
+	p, err := plane.Connect(t.Context(), &app.Global{Dir: r.Dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	w := newWatcher(p, r.Dir)
+	if !w.snapshot(t.Context()).Reading {
+		t.Error("a catalogue that nobody has read is taken for an empty one")
+	}
+	servicetest.Start(t, func(ctx context.Context) error { w.follow(ctx); return nil })
+	var s Snapshot
+	natstest.Eventually(t, "the log is read", func() bool { s = w.snapshot(t.Context()); return !s.Reading })
+	if len(s.Runs) != 1 || s.Runs[0].State != "open" || s.Runs[0].Last == nil || s.DeadLetters.Total != 1 {
+		t.Errorf("the first whole look shows %+v", s)
+	}
+	r.State(events.DeadLetteredType, "RONDO_IN-8", "0", events.DeadLettered{Stream: "RONDO_IN", Sequence: 8, Reason: "no such run"})
+	natstest.Eventually(t, "another dead letter is shown", func() bool { s = w.snapshot(t.Context()); return s.DeadLetters.Total == 2 })
+	if s.Reading {
+		t.Error("a new event is read as the first ones")
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/evaluation/steps"
 )
 
+const readingLog = "reading the log …"
+
 const maxConsumers = 12 // rows, the longest backlog first
 
 // lines are a snapshot as text, without an end: who shows it cuts and scrolls. Texts of others are made fit for a terminal.
@@ -42,11 +44,15 @@ func (s Snapshot) head() app.Row {
 			flying += r.Stages[stage]
 		}
 	}
+	where := app.Span{Text: app.Line(s.Where, 80), Style: app.Bold}
+	if s.Reading {
+		return app.Row{where, {Text: "   " + s.At.Format(time.TimeOnly) + "   " + readingLog}}
+	}
 	letters := app.Span{Text: fmt.Sprintf("   dead letters %d", s.DeadLetters.Total)}
 	if s.DeadLetters.Total > 0 {
 		letters.Style = app.Yellow
 	}
-	return app.Row{{Text: app.Line(s.Where, 80), Style: app.Bold}, {Text: fmt.Sprintf("   %s   open runs %d   rollouts at work %d", s.At.Format(time.TimeOnly), open, flying)}, letters}
+	return app.Row{where, {Text: fmt.Sprintf("   %s   open runs %d   rollouts at work %d", s.At.Format(time.TimeOnly), open, flying)}, letters}
 }
 
 // section is a table under a title.
@@ -67,6 +73,9 @@ func note(title, text string) []app.Row {
 }
 
 func (s Snapshot) runTable() []app.Row {
+	if len(s.Runs) == 0 && s.Reading {
+		return note("runs", readingLog)
+	}
 	if len(s.Runs) == 0 {
 		return note("runs", "none yet: `rondo run open` opens one")
 	}

@@ -29,6 +29,7 @@ type watcher struct {
 	mu        sync.Mutex
 	runs      map[string]*followed
 	unknown   map[string]string // part → why it is missing
+	wholeOnce bool              // all that was there at the start has been read
 }
 
 // followed is a run whose log is read.
@@ -39,6 +40,7 @@ type followed struct {
 	rewards  []float64
 	through  uint64 // the sequence that is folded
 	problem  error
+	read     bool // to the end that the log had when it was looked at first
 	stop     context.CancelFunc
 	archived bool
 }
@@ -49,38 +51,39 @@ func newWatcher(p *plane.Plane, where string) *watcher {
 
 // read folds all that is recorded now, for a look that ends.
 func (w *watcher) read(ctx context.Context) error {
-	for e, err := range w.p.Log.All(ctx, events.Catalogue, 1) {
-		if err == nil {
-			err = w.catalogue.apply(e)
-		}
-		if err != nil {
-			return err
-		}
+	if err := w.catalogue.catchUp(ctx, w.p.Log); err != nil {
+		return err
 	}
 	names, _ := w.catalogue.shown(maxFollowed)
 	for _, name := range names {
 		f := newFollowed()
 		w.runs[name] = f
-		for e, err := range w.p.Log.All(ctx, name, 1) {
-			if err == nil {
-				err = f.take(e)
-			}
-			if f.problem = err; err != nil {
-				break
-			}
-		}
+		f.problem = f.catchUp(ctx, w.p.Log, name)
 	}
 	return ctx.Err()
+}
+
+// each hands the events that a run's log has now to fn, from a sequence on.
+func each(ctx context.Context, log *eventlog.Log, run string, from uint64, fn func(events.Event) error) error {
+	for e, err := range log.All(ctx, run, from) {
+		if err == nil {
+			err = fn(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // follow follows the catalogue and its runs until the context ends.
 func (w *watcher) follow(ctx context.Context) {
 	go func() {
-		for from := uint64(1); ctx.Err() == nil; retry.Sleep(ctx, time.Second) {
-			err := w.p.Log.Follow(ctx, events.Catalogue, from, "", func(e events.Event) error {
-				from = e.Seq + 1
-				return w.catalogue.apply(e)
-			})
+		for ; ctx.Err() == nil; retry.Sleep(ctx, time.Second) {
+			err := w.catalogue.catchUp(ctx, w.p.Log)
+			if err == nil {
+				err = w.p.Log.Follow(ctx, events.Catalogue, w.catalogue.through+1, "", w.catalogue.apply)
+			}
 			w.tell("the catalogue", err)
 		}
 	}()
@@ -131,22 +134,30 @@ func newFollowed() *followed {
 // follow folds the run's log until the context ends.
 func (f *followed) follow(ctx context.Context, log *eventlog.Log, run string) {
 	for ; ctx.Err() == nil; retry.Sleep(ctx, time.Second) {
-		err := log.Follow(ctx, run, f.through+1, "", f.take)
+		err := f.catchUp(ctx, log, run)
+		if err == nil {
+			err = log.Follow(ctx, run, f.through+1, "", f.take)
+		}
 		if errors.Is(err, eventlog.ErrNotFound) { // its stream was deleted
 			f.mu.Lock()
 			f.archived, f.problem = true, nil
 			f.mu.Unlock()
-			for e, err := range log.All(ctx, run, f.through+1) {
-				if err != nil || f.take(e) != nil {
-					return
-				}
-			}
+			_ = each(ctx, log, run, f.through+1, f.take)
 			return
 		}
 		f.mu.Lock()
 		f.problem = err
 		f.mu.Unlock()
 	}
+}
+
+// catchUp folds what the run's log has now.
+func (f *followed) catchUp(ctx context.Context, log *eventlog.Log, run string) error {
+	err := each(ctx, log, run, f.through+1, f.take)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.read = f.read || err == nil
+	return err
 }
 
 // take folds an event.
@@ -166,6 +177,9 @@ func (f *followed) snapshot(name string) Run {
 	if f.archived {
 		r.State = "archived"
 	}
+	if !f.read && f.problem == nil {
+		r.State = stateReading
+	}
 	if f.problem != nil && !errors.Is(f.problem, context.Canceled) {
 		r.Unreadable = app.Line(f.problem.Error(), 300)
 	}
@@ -175,6 +189,7 @@ func (f *followed) snapshot(name string) Run {
 // snapshot looks at everything.
 func (w *watcher) snapshot(ctx context.Context) Snapshot {
 	s := Snapshot{At: time.Now(), Where: w.where, Runs: []Run{}}
+	reading := !w.catalogue.isRead() // before its runs are listed
 	var names []string
 	names, s.More = w.catalogue.shown(maxFollowed)
 	w.catalogue.fill(&s)
@@ -188,8 +203,13 @@ func (w *watcher) snapshot(ctx context.Context) Snapshot {
 	for _, name := range names {
 		if f := w.runs[name]; f != nil {
 			s.Runs = append(s.Runs, f.snapshot(name))
+			reading = reading || s.Runs[len(s.Runs)-1].State == stateReading
+		} else {
+			reading = true
 		}
 	}
+	w.wholeOnce = w.wholeOnce || !reading // a run that is opened later changes little
+	s.Reading = !w.wholeOnce
 	for _, part := range app.SortedKeys(w.unknown) {
 		s.Unknown = append(s.Unknown, app.Line(part+": "+w.unknown[part], 300))
 	}

@@ -244,6 +244,31 @@ func TestNetworkOfATurn(t *testing.T) {
 	}
 }
 
+// TestSampledWith: versions that nobody reported are named so, and not taken for those of the dispatch.
+func TestSampledWith(t *testing.T) {
+	sampled := func(version int64, spans ...storage.VersionSegment) storage.Message {
+		return storage.Message{Role: "assistant", PolicyVersion: version, Versions: spans, TokenIDs: []int32{1, 2, 3}, LossMask: []bool{true, true, true}}
+	}
+	for want, messages := range map[string][]storage.Message{
+		"an unknown version":                 {{Role: "user", TokenIDs: []int32{1}, LossMask: []bool{false}}, sampled(-1)},
+		"version 4":                          {sampled(4), sampled(4)},
+		"versions 4 to 6":                    {sampled(6), sampled(4), sampled(5)},
+		"versions 4 to 6 and an unknown one": {sampled(6), sampled(-1), sampled(4)},
+		"version 5 and an unknown one":       {sampled(-1, storage.VersionSegment{Start: 0, Length: 1, Version: -1}, storage.VersionSegment{Start: 1, Length: 2, Version: 5})},
+		"version 3 and an unknown one":       {{Role: "assistant", PolicyVersion: 3}, {Role: "assistant", PolicyVersion: -1}}, // text only
+	} {
+		if got := sampledWith(&storage.Trajectory{Messages: messages}); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	s := &shownRollout{&episode.Episode{
+		Rollout: events.Rollout{Finished: &events.RolloutFinished{}}, Trajectory: &storage.Trajectory{Messages: []storage.Message{sampled(-1)}},
+	}}
+	var text strings.Builder
+	(&view{&app.Screen{W: &text}}).Print(s.header()...)
+	contains(t, text.String(), "version 0 at dispatch, sampled with an unknown version\n")
+}
+
 // TestColumnsOfATurn: a turn shows what it has beside its tokens, and of how many.
 func TestColumnsOfATurn(t *testing.T) {
 	m := storage.Message{Columns: []storage.TokenColumn{{Name: "routed_experts", Length: 3}, {Name: "routed_experts", Start: 4, Length: 2}, {Name: "top_logprobs", Length: 7}}}

@@ -77,8 +77,8 @@ func (s *shownRollout) header() []app.Row {
 	}
 	s.outcome(fact)
 	versions := fmt.Sprintf("version %d at dispatch", t.DispatchVersion)
-	if f := r.Finished; f != nil && f.MaxVersion >= 0 {
-		versions += fmt.Sprintf(", sampled with %d to %d", f.MinVersion, f.MaxVersion)
+	if len(turns) > 0 {
+		versions += ", sampled with " + sampledWith(t)
 	}
 	fact("policy", versions, app.Plain)
 	if o := r.Started.Origin; o != nil {
@@ -116,6 +116,32 @@ func (s *shownRollout) header() []app.Row {
 		fact("remark", app.Line(remark, 400), app.Yellow)
 	}
 	return rows
+}
+
+// sampledWith names the policy versions of the turns. That of an external model may be unknown.
+func sampledWith(t *storage.Trajectory) string {
+	low, high, unknown := int64(-1), int64(-1), false
+	for _, m := range t.Messages {
+		if m.Role != "assistant" {
+			continue
+		}
+		from, to := m.VersionRange()
+		unknown = unknown || from < 0 || m.UnknownVersions() > 0
+		if high = max(high, to); low < 0 || from >= 0 && from < low {
+			low = from
+		}
+	}
+	text := fmt.Sprintf("versions %d to %d", low, high)
+	switch {
+	case low < 0:
+		return "an unknown version"
+	case low == high:
+		text = fmt.Sprintf("version %d", low)
+	}
+	if unknown {
+		text += " and an unknown one"
+	}
+	return text
 }
 
 // outcome tells how it ended and what the feeds made of it.

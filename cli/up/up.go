@@ -68,6 +68,7 @@ cluster instead, as "rondo service" does; --replicas says how many servers of th
 	service.AddReplicasFlag(cmd, g)
 	s.Gateway.AddFlags(cmd, "")
 	s.Dashboard.AddFlags(cmd.Flags(), "127.0.0.1:0")
+	s.AddPolicyFlag(cmd, service.AnyPort)
 	cmd.Flags().StringVar(&durability, "durability", "always", "when appends are synced to disk: always, or an interval such as 100ms, which is what a power cut may "+
 		"then take of the facts; no run that was answered as open is lost")
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address for /metrics, /healthz and /readyz")
@@ -106,7 +107,7 @@ func up(ctx context.Context, p *plane.Plane, s service.Settings, listen string, 
 	if err := p.AnnounceStatus(listener.Addr().String()); err != nil {
 		return err
 	}
-	if s.PolicyListen, s.Builtin, err = service.FreePolicyAddress(); err != nil {
+	if err := s.PlacePolicy(s.PolicyListen); err != nil {
 		return err
 	}
 	pages, err := s.Dashboard.Listen(p.Dir)

@@ -20,15 +20,15 @@ func Plain(err error) error {
 	var tooLarge *yaml.OverflowError
 	switch {
 	case errors.As(err, &fromJSON):
-		return said(err, fromJSON.Error(), typeInJSON(fromJSON))
+		return Reworded(err, fromJSON.Error(), typeInJSON(fromJSON))
 	case errors.As(err, &fromYAML):
 		words := fmt.Sprintf("must be %s, got %s", kindOf(fromYAML.DstType), kindOf(fromYAML.SrcType))
-		return said(err, fromYAML.GetMessage(), words)
+		return Reworded(err, fromYAML.GetMessage(), words)
 	case errors.As(err, &tooLarge):
 		words := fmt.Sprintf("must be %s of its range, got %s", kindOf(tooLarge.DstType), tooLarge.SrcNum)
-		return said(err, tooLarge.GetMessage(), words)
+		return Reworded(err, tooLarge.GetMessage(), words)
 	case err != nil && strings.Contains(err.Error(), "json: "): // one of an unknown field has no type
-		return said(err, "json: ", "")
+		return Reworded(err, "json: ", "")
 	}
 	return err
 }
@@ -94,8 +94,8 @@ func kindOf(t reflect.Type) string {
 	return "another value"
 }
 
-// said is an error with some of its words replaced.
-func said(err error, words, by string) error {
+// Reworded is an error with some of its words replaced.
+func Reworded(err error, words, by string) error {
 	return &plain{strings.Replace(err.Error(), words, by, 1), err}
 }
 

@@ -1,6 +1,7 @@
 package yamltext
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -14,14 +15,73 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/rondo-rl/rondo/events/wording"
 )
 
 // Strict is Unmarshal and CheckScalars for a file of settings, in which a key that nothing reads is an error, too.
 func Strict(text []byte, v any) error {
-	if err := Unmarshal(text, v, yaml.Strict()); err != nil {
+	err := Unmarshal(text, v, yaml.Strict())
+	if unknown := (*yaml.UnknownFieldError)(nil); errors.As(err, &unknown) {
+		return wording.Reworded(err, unknown.GetMessage(), unknown.GetMessage()+meant(text, reflect.TypeOf(v), unknown.GetToken().Value))
+	}
+	if err != nil {
 		return err
 	}
 	return CheckScalars(text, v)
+}
+
+// meant ends the sentence about a key that nothing reads with the one that is near to it in the same mapping.
+func meant(text []byte, t reflect.Type, key string) string {
+	var written any
+	if Unmarshal(text, &written) != nil {
+		return ""
+	}
+	return wording.Meant(key, besides(written, t, key))
+}
+
+// besides are the keys that are known where a text has one that is not: nil where the text does not have that.
+func besides(value any, t reflect.Type, key string) []string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		if _, here := value[key]; here && t.Kind() == reflect.Struct && typeOf(t, key) == nil {
+			return keysOf(t)
+		}
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			if inner := typeOf(t, name); inner != nil {
+				if known := besides(value[name], inner, key); known != nil {
+					return known
+				}
+			}
+		}
+	case []any:
+		for _, each := range value {
+			if t.Kind() != reflect.Slice {
+				break
+			}
+			if known := besides(each, t.Elem(), key); known != nil {
+				return known
+			}
+		}
+	}
+	return nil
+}
+
+// keysOf are those that a mapping of this type reads.
+func keysOf(mapping reflect.Type) (keys []string) {
+	for i := range mapping.NumField() {
+		f := mapping.Field(i)
+		switch key, options, _ := strings.Cut(f.Tag.Get("yaml"), ","); {
+		case options == "inline":
+			keys = append(keys, keysOf(f.Type)...)
+		case key != "-":
+			keys = append(keys, cmp.Or(key, strings.ToLower(f.Name)))
+		}
+	}
+	return keys
 }
 
 // CheckScalars refuses a text of which v holds other values than are written: the decoder cuts 8.7 to 8 for an integer, reads 010 as 8, and makes the text "1.1" of 1.10. The error does not show

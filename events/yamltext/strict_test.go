@@ -47,7 +47,11 @@ func TestStrict(t *testing.T) {
 		"name: 7":                             "name: must be a text",
 		"turns: 010":                          "line 1: a number that begins with 0 is octal",
 		"name: a\nseed: -010":                 "line 2: a number that begins with 0 is octal",
-		"turn: 1":                             `unknown field "turn"`,
+		"turn: 1":                             `unknown field "turn", did you mean "turns"?`,
+		"models: [{turns: 1}, {gaps: 2}]":     `unknown field "gaps", did you mean "gap"?`,
+		"models: [{seed: 1}]":                 `unknown field "seed"` + "\n", // another mapping reads it
+		"something_else: 1":                   `unknown field "something_else"` + "\n",
+		"params: {turn: 1}\nturn: 1":          `unknown field "turn", did you mean "turns"?`,
 	} {
 		var s settings
 		err := Strict([]byte(text), &s)

@@ -127,7 +127,7 @@ def main(args):
     """Train until the run is closed."""
     trainer = Trainer(args)
     trainer.load(args.checkpoint)
-    client = rondo.Client(args.dir, source="llm-trainer", timeout=None)
+    client = rondo.Client(args.dir, source="llm-trainer", wait=None, timeout=None)
     with client, rondo.Feed(args.run, args.feed, client=client, after=trainer.step) as feed:
         temperature = feed.config["sampling"]["temperature"]
         if trainer.step:  # it may have been killed before it published

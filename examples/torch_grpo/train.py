@@ -106,7 +106,7 @@ class Publisher:
 
 def main(args):
     """Train until the run is closed."""
-    client = rondo.Client(args.dir, source="torch-trainer", timeout=None)
+    client = rondo.Client(args.dir, source="torch-trainer", wait=None, timeout=None)
     config = client.config(args.run)
     trainer = Trainer(config.get("seed", 0), args)
     trainer.load(args.checkpoint)

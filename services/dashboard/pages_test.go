@@ -19,6 +19,7 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/recovery"
+	"github.com/rondo-rl/rondo/export/episode"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -204,6 +205,21 @@ func linksOf(t *testing.T, page string) (links []string) {
 	return links
 }
 
+// TestMaskedBy: of a recorded rollout the trajectory says which turns are masked, and its prompts are none.
+func TestMaskedBy(t *testing.T) {
+	e := &episode.Episode{Recorded: true, Trajectory: &storage.Trajectory{Masked: map[int32]string{1: "titles"}}}
+	for want, messages := range map[string][]storage.Message{
+		"titles": {{Role: "assistant", Segment: 1}},
+		"":       {{Role: "assistant"}, {Role: "user", Segment: 1}, {Role: "prompt", Segment: 1}},
+	} {
+		for _, m := range messages {
+			if got := maskedBy(e, m); got != want {
+				t.Errorf("%+v: %q, want %q", m, got, want)
+			}
+		}
+	}
+}
+
 // TestLiveRun: what happens in a run is on its page, as of now and as of before.
 func TestLiveRun(t *testing.T) {
 	d := newDesk(t)
@@ -230,8 +246,17 @@ func TestLiveRun(t *testing.T) {
 		t.Error("a trained rollout is among the failed ones")
 	}
 	d.has("/runs/live/rollouts/g000002-0", "failed at tools: sandbox: no room", "2 sampled")
+	titles := "/runs/live/rollouts/g000002-0/messages/1/tokens"
+	d.has(titles, "<small>0.368</small>", "not trained on: rule titles of the run's conversations")
+	if page := d.show(titles); strings.Count(page, `<li class="masked">`) != 2 {
+		t.Errorf("tokens of a masked conversation:\n%s", page)
+	}
 	d.has("/runs/live/rollouts/g000001-0", "advantage", "step 1", "first")
-	d.has("/runs/live/rollouts/g000001-0/messages/1/tokens", "0.368")
+	trained := "/runs/live/rollouts/g000001-0/messages/1/tokens"
+	d.has(trained, "0.368")
+	if page := d.show(trained); strings.Contains(page, "masked") || strings.Contains(page, "not trained on") {
+		t.Errorf("tokens that are trained on:\n%s", page)
+	}
 	d.has("/runs/live/curves", `{"name":"mean reward","values":[0.5]}`, `"staleness, versions","values":[1]`)
 	past := fmt.Sprintf("/runs/live?at=%d", before.LastSeq)
 	if page := d.show(past); strings.Contains(page, "paused") || strings.Contains(page, "g000002") || !strings.Contains(page, "g000001-1") {

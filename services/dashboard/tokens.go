@@ -5,6 +5,9 @@ import (
 	"math"
 	"net/http"
 	"strings"
+
+	"github.com/rondo-rl/rondo/export/episode"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 const tokensPage = 1000
@@ -27,20 +30,39 @@ func (d *Dashboard) tokens(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	masked := maskedBy(e, m)
 	list := []token{}
 	for i := p.From; i < p.To; i++ {
 		t := token{Text: fmt.Sprintf("#%d", m.TokenIDs[i]), Sampled: m.LossMask[i], Likely: "prompt"}
 		if e.Spelled {
 			t.Text = oneLine(d.tokenText(m.TokenIDs[i]))
 		}
-		if t.Sampled {
+		if masked != "" {
+			t.Sampled, t.Chance, t.Likely = true, math.Exp(float64(m.Logprobs[i])), "masked"
+		} else if t.Sampled {
 			t.Chance = math.Exp(float64(m.Logprobs[i]))
 			t.Likely = likely(t.Chance)
 		}
 		list = append(list, t)
 	}
 	return d.page(w, http.StatusOK, "tokens", map[string]any{"Title": fmt.Sprintf("Tokens of turn %d", m.Turn), "Here": "runs", "Run": r.PathValue("run"), "Rollout": e.Rollout.ID,
-		"Turn": m.Turn, "Tokens": list, "Pager": p, "First": p.From})
+		"Turn": m.Turn, "Tokens": list, "Pager": p, "First": p.From, "Masked": line(masked)})
+}
+
+// maskedBy is the rule for which the run does not train on a turn, "" for none. Of a rollout without a trajectory file the turns say it.
+func maskedBy(e *episode.Episode, m storage.Message) string {
+	if m.Role != "assistant" {
+		return ""
+	}
+	if e.Recorded {
+		return e.Trajectory.Masked[m.Segment]
+	}
+	for _, turn := range e.Rollout.Turns {
+		if turn.Turn == int(m.Turn) {
+			return turn.MaskedBy()
+		}
+	}
+	return ""
 }
 
 // oneLine writes the text of a token on one line.

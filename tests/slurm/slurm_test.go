@@ -13,7 +13,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/rondo-rl/rondo/cli/service"
+	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
@@ -44,12 +44,9 @@ func TestJobRunsTheSandboxes(t *testing.T) {
 		command.Env = env
 		return program.Start(t, command)
 	}
-	listen, at, err := service.FreePolicyAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
+	listen := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
 	services := strings.Fields("service intake querysampler generator advantagecalculator trainerfeeder weightpublisher archiver deadletters policy trainer")
-	start(rondo, append(services, "--dir", t.TempDir(), "--policy-listen", listen, "--builtin-endpoint", at)...)
+	start(rondo, append(services, "--dir", t.TempDir(), "--policy-listen", listen, "--builtin-endpoint", "http://"+listen+"/v1")...)
 	job := start(filepath.Join(stands, "sbatch"), "--nodes=2", "../../examples/slurm/runners.sbatch")
 	folders := func() []string {
 		found, err := filepath.Glob(filepath.Join(node, fmt.Sprintf("rondo-%d-*", job.Cmd.Process.Pid)))

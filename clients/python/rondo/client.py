@@ -29,6 +29,11 @@ from .weights import Weights, whole
 
 __all__ = ["AsyncClient"]
 
+#: Seconds to wait for a plane, unless a program says otherwise: somebody may sit in front of it.
+WAIT = 2.0
+#: Seconds that a program waits which is often started beside its plane: a trainer, an environment.
+STARTING = 60.0
+
 
 class AsyncClient:
     """A client of the plane in a directory, or of the one at `nats` with the store `store`.
@@ -39,7 +44,8 @@ class AsyncClient:
     creds, ca: files of credentials (`rondo auth user` makes them) and of the certificate authority of a NATS server that is locked.
     Default: RONDO_NATS_CREDS and RONDO_NATS_CA; RONDO_NATS_CERT and RONDO_NATS_KEY name a client certificate.
     source: who states the facts; it stands on the log.
-    timeout: seconds to wait for the plane at first, and for each answer of the intake later; None waits for ever.
+    wait: seconds to wait for a plane that is not there yet, which is a ConnectError then; None waits for ever.
+    timeout: seconds to wait for each answer of the intake; None waits for ever.
     """
 
     def __init__(
@@ -51,6 +57,7 @@ class AsyncClient:
         creds: str | os.PathLike[str] | None = None,
         ca: str | os.PathLike[str] | None = None,
         source: str = "python",
+        wait: float | None = WAIT,
         timeout: float | None = 60.0,
     ) -> None:
         variables.check()
@@ -60,7 +67,7 @@ class AsyncClient:
         self._nats, self._store = nats, store or (os.environ.get("RONDO_STORE") if nats else None)
         if self._nats and not self._store:
             raise ValueError("nats needs store: the log refers to objects (a directory, or s3://bucket/prefix?endpoint=URL)")
-        self._source, self.timeout = source, timeout
+        self._source, self._wait, self.timeout = source, wait, timeout
         self.connection = Connection(self._locate, Access.of(creds, ca))
         self._opened = asyncio.Lock()
         self._plane: Plane | None = None
@@ -78,12 +85,12 @@ class AsyncClient:
             return ConnectError(f"{problem}: start a plane there, or give the address of one by nats= or RONDO_NATS")
         return ConnectError(f"{problem}: start the plane again with `rondo up --dir {self._dir}`, or give another directory")
 
-    async def open(self, patience: float | None = None) -> AsyncClient:
-        """Connect, and open the store. ConnectError when no plane can be reached within the timeout, or within `patience` seconds."""
+    async def open(self) -> AsyncClient:
+        """Connect, and open the store. ConnectError when no plane can be reached within `wait` seconds."""
         async with self._opened:
             if self._plane is None:
                 try:
-                    await asyncio.wait_for(self.connection.link(), self.timeout if patience is None else patience)
+                    await asyncio.wait_for(self.connection.link(), self._wait)
                 except asyncio.TimeoutError:
                     raise self.unreached() from None
                 objects = open_store(self._store or find(self._dir).store)

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from .batch import Batch, open_batch
-from .client import AsyncClient
+from .client import STARTING, AsyncClient
 from .connection import end, within
 from .errors import NotFound, RondoError
 from .facts import Fact, subject
@@ -79,7 +79,7 @@ class AsyncFeed:
             raise ValueError(f"after {after} and rank {rank} must not be negative, prefetch {prefetch} must be positive")
         self.run, self.feed, self.rank = run, feed, rank
         self._speaks = rank == 0 and not observe
-        self._client = client or AsyncClient(dir, nats=nats, store=store, source=f"python-{feed}"[:64])
+        self._client = client or AsyncClient(dir, nats=nats, store=store, source=f"python-{feed}"[:64], wait=STARTING)
         self._own = client is None
         self._after, self._prefetch, self._timeout = after, prefetch, timeout
         self._session = uuid.uuid4().hex[:12]

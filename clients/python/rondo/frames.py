@@ -127,8 +127,8 @@ def read(
 
     run.rollout("g000001-0") is one rollout with its verdict, and with its changes as a diff.
 
-    dir, nats, store, creds, ca, timeout: as for Client, but a plane that cannot be reached is a ConnectError after 2 s: it is not waited
-    for. frames: polars, pandas or arrow. Default: polars, or pandas where only that is installed. ImportError where neither is. A run
+    dir, nats, store, creds, ca, timeout: as for Client. A plane that cannot be reached is a ConnectError after 2 s.
+    frames: polars, pandas or arrow. Default: polars, or pandas where only that is installed. ImportError where neither is. A run
     whose stream was deleted is not found: its archive is read by `rondo` alone.
     """
     chosen = frame_kind(frames)
@@ -136,7 +136,7 @@ def read(
         raise ValueError(f"run {run[:80]!r}: a name has 1 to 64 letters, digits, - and _; `rondo run list` lists the runs")
 
     def connect() -> AsyncClient:
-        return AsyncClient(dir, nats=nats, store=store, creds=creds, ca=ca, timeout=timeout)
+        return AsyncClient(dir, nats=nats, store=store, creds=creds, ca=ca, wait=PATIENCE, timeout=timeout)
 
     return RunTables(run, connect, chosen)
 
@@ -146,7 +146,7 @@ def ask(connect: Callable[[], AsyncClient], work: Callable[[AsyncClient], Corout
     client = connect()
     loop = LoopThread(client.close)
     try:
-        loop.run(client.open(PATIENCE))
+        loop.run(client.open())
         return loop.run(work(client))
     finally:
         loop.stop()
@@ -228,7 +228,7 @@ async def _rollout(client: AsyncClient, run: str, id: str) -> RecordedRollout:
         raise NotFound(f"run {run} has no rollout {id}: the column rollout of `rollouts` has those that it has")
     started = next((fact.data["task"] for fact in facts if fact.type == "rollout.started"), "")
     snapshot = await _snapshot(client, run, started)
-    # What the verifier printed comes from the store, whose calls block.
+    # A thread reads the store: its calls block, and the event loop must go on.
     return await asyncio.to_thread(recorded, run, id, facts, snapshot, client.objects)
 
 

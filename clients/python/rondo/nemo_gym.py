@@ -26,6 +26,7 @@ from nemo_gym.token_id_capture.protocols import TokenCaptureSnapshot
 from nemo_gym.token_id_capture.records import TokenEntry
 
 from .captures import Captures
+from .client import STARTING
 from .sync import Client
 from .trajectory import Message, Trajectory
 
@@ -37,7 +38,7 @@ class _Connected:
 
     def __init__(self, run: str, **client: Any) -> None:
         self._run = run
-        self._client = Client(**{"source": "nemo-gym", **client})
+        self._client = Client(**{"source": "nemo-gym", "wait": STARTING, **client})
         self._captures = Captures(self._client, run)
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from .batch import Batch
-from .client import AsyncClient
+from .client import STARTING, WAIT, AsyncClient
 from .feed import AsyncFeed
 from .gap import LogprobGap
 from .hints import Hint, Tokenize
@@ -38,9 +38,10 @@ class Client:
         creds: str | os.PathLike[str] | None = None,
         ca: str | os.PathLike[str] | None = None,
         source: str = "python",
+        wait: float | None = WAIT,
         timeout: float | None = 60.0,
     ) -> None:
-        self.asynchronous = AsyncClient(dir, nats=nats, store=store, creds=creds, ca=ca, source=source, timeout=timeout)
+        self.asynchronous = AsyncClient(dir, nats=nats, store=store, creds=creds, ca=ca, source=source, wait=wait, timeout=timeout)
         self.loop = LoopThread(self.asynchronous.close)
         try:
             self.loop.run(self.asynchronous.open())
@@ -303,7 +304,7 @@ class Feed:
         prefetch: int = 2,
         timeout: float | None = None,
     ) -> None:
-        self._own = Client(dir, nats=nats, store=store, source=f"python-{feed}"[:64]) if client is None else None
+        self._own = Client(dir, nats=nats, store=store, source=f"python-{feed}"[:64], wait=STARTING) if client is None else None
         chosen = client or self._own
         assert chosen is not None
         self.client = chosen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 
 import numpy as np
@@ -39,9 +40,9 @@ def test_a_feed_survives_the_plane(own_plane: Plane, caplog: pytest.LogCaptureFi
 def test_a_client_waits_for_a_plane_that_starts(own_plane: Plane) -> None:
     own_plane.stop()
     with pytest.raises(rondo.ConnectError, match="no plane runs in .*: start one with `rondo up --dir"):
-        rondo.Client(own_plane.dir, timeout=0.3)
+        rondo.Client(own_plane.dir, wait=0.3)
     found: list[rondo.Client] = []
-    waiting = threading.Thread(target=lambda: found.append(rondo.Client(own_plane.dir, timeout=60)), daemon=True)
+    waiting = threading.Thread(target=lambda: found.append(rondo.Client(own_plane.dir, wait=60)), daemon=True)
     waiting.start()
     own_plane.start()
     waiting.join(60)
@@ -51,7 +52,9 @@ def test_a_client_waits_for_a_plane_that_starts(own_plane: Plane) -> None:
 
 def test_nobody_is_there() -> None:
     with pytest.raises(rondo.ConnectError, match="NATS at …@127.0.0.1:1") as caught:  # refused, or not yet
-        rondo.Client(nats="nats://user:secret@127.0.0.1:1", store="/tmp", timeout=0.5)
-    assert "secret" not in str(caught.value)
+        rondo.Client(nats="nats://user:secret@127.0.0.1:1", store="/tmp")
+    assert "secret" not in str(caught.value) and "\n" not in str(caught.value)
+    waits = inspect.signature(rondo.Client).parameters["wait"].default
+    assert waits <= 2.0  # a program that is started beside its plane says how long it waits
     with pytest.raises(ValueError, match="nats needs store"):
         rondo.Client(nats="nats://127.0.0.1:1")

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ..client import AsyncClient
+from ..client import STARTING, AsyncClient
 from ..connection import end
 from ..errors import IntakeError
 from ..facts import Fact, subject
@@ -43,7 +43,7 @@ def serve(
     """
 
     async def until_closed() -> None:
-        async with AsyncClient(**{"source": "environment", **client}) as connected:
+        async with AsyncClient(**{"source": "environment", "wait": STARTING, **client}) as connected:
             await work(connected, run, environment=environment, reward=reward, slots=slots, step_timeout=step_timeout)
 
     asyncio.run(until_closed())
