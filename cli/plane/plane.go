@@ -128,6 +128,10 @@ func dial(ctx context.Context, g *app.Global, natsURL, storeURL string, dialer *
 		return nil, fmt.Errorf("connect to NATS at %s: %w", app.Redacted(natsURL), app.WithoutSecrets(natsURL, err))
 	}
 	p := &Plane{Dir: g.Dir, Conn: conn, Store: store, URL: natsURL, waits: g.AwaitStreams, trusts: g.Outsider, storeURL: storeURL, natsMonitor: g.Access.Monitor, replicas: g.Replicas}
+	waits := time.AfterFunc(silence, func() {
+		app.Logger(slog.LevelWarn).Warn("log not answered yet", "server", where, "waits", "for an answer of JetStream")
+	})
+	defer waits.Stop()
 	if err := p.openLog(ctx); err != nil {
 		p.Close()
 		return nil, err

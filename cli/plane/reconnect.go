@@ -21,6 +21,9 @@ import (
 // lostPatience is how long a command that ends by itself waits for a lost connection. One that follows a run waits for ever.
 var lostPatience = 30 * time.Second
 
+// silence is after what time a command says that a server has taken its connection and answers nothing.
+var silence = 2 * time.Second
+
 // A server that answers no ping within twice this interval is taken for lost: a stopped process keeps its connections.
 const pingInterval = 10 * time.Second
 

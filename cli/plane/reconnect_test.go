@@ -1,15 +1,19 @@
 package plane
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"net"
 	"net/url"
+	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/rondo-rl/rondo/cli/app"
@@ -96,5 +100,50 @@ func TestLogThatComesLater(t *testing.T) {
 	}
 	if _, err := reach(t.Context(), waits, "nats://"+at.Host, nats.Token("another")); !errors.Is(err, nats.ErrAuthorization) {
 		t.Errorf("a service whose keys are refused gets %v", err)
+	}
+}
+
+// TestSilentLog: a command that waits for a server which takes the connection and answers nothing says what it waits for.
+func TestSilentLog(t *testing.T) {
+	before, stderr := silence, os.Stderr
+	silence = time.Millisecond
+	t.Cleanup(func() { silence, os.Stderr = before, stderr })
+	mute, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mute.Start()
+	t.Cleanup(mute.Shutdown)
+	from, err := nats.Connect(mute.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	asked, err := from.SubscribeSync("$JS.API.>") // and nobody answers
+	if err = errors.Join(err, from.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Stderr = write
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := dial(ctx, &app.Global{}, mute.ClientURL(), t.TempDir(), nil)
+		write.Close()
+		ended <- err
+	}()
+	if _, err := asked.NextMsgWithContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(read).ReadString('\n')
+	if err != nil || !strings.Contains(line, "log not answered yet") || !strings.Contains(line, mute.ClientURL()) {
+		t.Errorf("%q, %v", line, err)
+	}
+	stop()
+	if err := <-ended; err == nil {
+		t.Error("it is connected to a log that has not answered")
 	}
 }

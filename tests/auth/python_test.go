@@ -23,24 +23,24 @@ import sys
 
 import rondo
 
-with rondo.Client(nats=os.environ["URL"], store=os.environ["STORE"], creds=os.environ["CREDS"], ca=os.environ["CA"], timeout=60) as client:
+with rondo.Client(nats=os.environ["URL"], store=os.environ["STORE"], creds=os.environ["CREDS"], ca=os.environ["CA"], wait=60, timeout=60) as client:
     assert client.config("r")["group_size"] == 2, client.config("r")
     client.state("r", "group.opened", "xmine", {"task": "fix", "size": 2, "policy_version": 0})
     print("stated")
 try:
-    with rondo.Client(nats=os.environ["URL"], store=os.environ["STORE"], creds=os.environ["CREDS"], ca=os.environ["CA"], timeout=600) as client:
+    with rondo.Client(nats=os.environ["URL"], store=os.environ["STORE"], creds=os.environ["CREDS"], ca=os.environ["CA"], wait=60, timeout=600) as client:
         client.state("r", "run.closed", "r", {"reason": "no"})
 except rondo.PermissionDenied as error:
     assert "rondo.in.r.run.r.closed" in str(error), error
     print("refused")
 try:
-    with rondo.Client(nats=os.environ["URL"], store=os.environ["STORE"], creds=os.environ["CREDS"], ca=os.environ["CA"], timeout=600) as client:
+    with rondo.Client(nats=os.environ["URL"], store=os.environ["STORE"], creds=os.environ["CREDS"], ca=os.environ["CA"], wait=60, timeout=600) as client:
         client.config("other")
 except rondo.PermissionDenied as error:
     print("refused")
 sys.modules["nkeys"] = None  # as where it is not installed
 try:
-    with rondo.Client(nats=os.environ["URL"], store=os.environ["STORE"], creds=os.environ["CREDS"], ca=os.environ["CA"], timeout=600) as client:
+    with rondo.Client(nats=os.environ["URL"], store=os.environ["STORE"], creds=os.environ["CREDS"], ca=os.environ["CA"], wait=60, timeout=600) as client:
         client.config("r")
 except rondo.ConnectError as error:
     assert "pip install nkeys" in str(error), error

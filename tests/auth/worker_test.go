@@ -24,7 +24,7 @@ from rondo.env.lease import EPISODES, take
 
 async def main():
     reached = {"nats": os.environ["URL"], "store": os.environ["STORE"], "timeout": 60}
-    async with rondo.AsyncClient(**reached, creds=os.environ["CREDS"]) as client:
+    async with rondo.AsyncClient(**reached, wait=60, creds=os.environ["CREDS"]) as client:
         lease = None
         while lease is None:
             lease = await take(client.connection, "game", EPISODES)
@@ -38,7 +38,7 @@ async def main():
         for run, of in (("r", client), ("game", None)):
             try:
                 if of is None:
-                    async with rondo.AsyncClient(**reached, creds=os.environ["OTHER"]) as other:
+                    async with rondo.AsyncClient(**reached, wait=60, creds=os.environ["OTHER"]) as other:
                         await take(other.connection, run, EPISODES)
                 else:
                     await take(of.connection, run, EPISODES)

@@ -29,7 +29,7 @@ import (
 const publishing = `
 import sys, rondo
 nats, store, ca, creds, folder, base = sys.argv[1:7]
-with rondo.Client(nats=nats, store=store, ca=ca, creds=creds, timeout=300) as client:
+with rondo.Client(nats=nats, store=store, ca=ca, creds=creds, wait=60, timeout=300) as client:
     print(client.publish_weights("my-model", folder, run="large", through_step=1, base=base or None))
 `
 

@@ -107,7 +107,7 @@ class CheckVLLM(Check):
 
     def spans(self) -> None:
         """New weights in the middle of turns: the log has vLLM's spans, and each token the log-probability of its own version."""
-        with rondo.Client(self.plane.folder) as client:
+        with rondo.Client(self.plane.folder, wait=60) as client:
             for version in (1, 2, 3):
                 client.publish_weights(
                     "toy", load_file(self.weights(version) / "model.safetensors"), run="tokens", version=version, through_step=version

@@ -48,7 +48,7 @@ class Trainer:
         return folder
 
     def publish(self, version: int, run: str) -> None:
-        with rondo.Client(self.plane.folder) as client:
+        with rondo.Client(self.plane.folder, wait=60) as client:
             client.publish_weights(self.policy, self.weights(version), run=run, version=version, through_step=version)
 
     def stored(self, version: int) -> list[Path]:

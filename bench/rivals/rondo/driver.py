@@ -35,7 +35,7 @@ def server(settings: dict[str, Any]) -> list[str]:
 
 class Producer:
     def __init__(self, settings: dict[str, Any]) -> None:
-        self.client = rondo.AsyncClient(settings["dir"])
+        self.client = rondo.AsyncClient(settings["dir"], wait=60)
 
     async def open(self) -> None:
         await self.client.open()
@@ -52,7 +52,7 @@ class Producer:
 
 class Consumer:
     def __init__(self, settings: dict[str, Any]) -> None:
-        self.client = rondo.AsyncClient(settings["dir"])
+        self.client = rondo.AsyncClient(settings["dir"], wait=60)
         self.after = settings["after"]
 
     async def open(self) -> None:

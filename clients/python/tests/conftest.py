@@ -159,7 +159,7 @@ def own_plane(binary: str, tmp_path: Path) -> Iterator[Plane]:
 
 @pytest.fixture
 def client(plane: Plane) -> Iterator[rondo.Client]:
-    with rondo.Client(plane.dir) as c:
+    with rondo.Client(plane.dir, wait=60) as c:
         yield c
 
 

@@ -247,7 +247,7 @@ def test_two_workers_of_one_rollout_make_one_history(plane: Plane, client: rondo
     run = evaluate(plane, client, bisecting, [task("four", number=4)], environment={"name": "guess"})
 
     async def both() -> None:
-        async with rondo.AsyncClient(plane.dir) as own:
+        async with rondo.AsyncClient(plane.dir, wait=60) as own:
             opened = own._opened_plane
             for _ in range(2):
                 lease = None
@@ -323,7 +323,7 @@ def test_what_cannot_go_on_is_the_machines_failure(
     run = evaluate(plane, client, bisecting, [task("a", number=15)], environment={"name": "guess"}, group_size=1)
 
     async def lose() -> None:
-        async with rondo.AsyncClient(plane.dir) as own:
+        async with rondo.AsyncClient(plane.dir, wait=60) as own:
             lease = None
             while lease is None:
                 lease = await take(own.connection, run, EPISODES)
@@ -395,7 +395,7 @@ def test_a_killed_worker_is_followed_by_another(plane: Plane, client: rondo.Clie
 
 def test_a_killed_plane_is_waited_for(own_plane: Plane, bisecting: str, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
-    with rondo.Client(own_plane.dir) as client:
+    with rondo.Client(own_plane.dir, wait=60) as client:
         run = evaluate(own_plane, client, bisecting, [task(str(n), number=n) for n in range(8)], environment={"name": "guess"})
         with process(own_plane, run, "guess", journal) as worker:
             for steps in (3, 9):

@@ -163,7 +163,7 @@ def test_a_rollout_of_which_only_the_outcome_is_left(store: Store) -> None:
 
 
 def test_a_rollout_of_a_live_run(plane: Plane) -> None:
-    with rondo.Client(plane.dir) as client:
+    with rondo.Client(plane.dir, wait=60) as client:
         name = plane.open_run(client)
         bring(client, name, 1, 1)
     run = rondo.read(name, dir=plane.dir, frames="arrow")

@@ -243,7 +243,7 @@ def test_a_plane_whose_objects_are_in_a_bucket(binary: str, bucket: str, tmp_pat
     plane = Plane(binary, tmp_path / "plane", "--store", bucket)
     plane.start()
     try:
-        with rondo.Client(plane.dir) as client:
+        with rondo.Client(plane.dir, wait=60) as client:
             run = plane.open_run(client)
             bring(client, run, 1, 2)
             with rondo.Feed(run, "trainer", client=client, timeout=30) as feed:

@@ -23,7 +23,7 @@ from .conftest import Plane, bring, missing
 @pytest.fixture(scope="module")
 def run(plane: Plane) -> str:
     """A run with two steps, of which the trainer has taken one, and a rollout that failed."""
-    with rondo.Client(plane.dir) as client:
+    with rondo.Client(plane.dir, wait=60) as client:
         name = plane.open_run(client)
         bring(client, name, 1, 2)
         with rondo.Feed(name, "trainer", client=client, timeout=60) as feed:

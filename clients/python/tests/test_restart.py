@@ -14,7 +14,7 @@ from .conftest import Plane, bring
 
 
 def test_a_feed_survives_the_plane(own_plane: Plane, caplog: pytest.LogCaptureFixture) -> None:
-    with rondo.Client(own_plane.dir) as client:
+    with rondo.Client(own_plane.dir, wait=60) as client:
         run = own_plane.open_run(client)
         bring(client, run, 1, 2)
         with rondo.Feed(run, "trainer", client=client, timeout=60) as feed:

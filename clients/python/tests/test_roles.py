@@ -88,7 +88,7 @@ def test_a_batch_shows_roles(plane: Plane, client: rondo.Client, playing: str) -
 
 def _train(plane: Plane, client: rondo.Client, run: str) -> rondo.Batch:
     async def both() -> None:
-        async with rondo.AsyncClient(plane.dir) as own:
+        async with rondo.AsyncClient(plane.dir, wait=60) as own:
             worker = asyncio.create_task(env.work(own, run, environment=TicTacToe))
             while not outcomes(client, run, "ready", "batch"):
                 assert not worker.done()
@@ -118,7 +118,7 @@ def test_a_killed_worker_is_followed_by_another(plane: Plane, client: rondo.Clie
 
 def test_a_killed_plane_is_waited_for(own_plane: Plane, playing: str, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
-    with rondo.Client(own_plane.dir) as client:
+    with rondo.Client(own_plane.dir, wait=60) as client:
         run = evaluate(own_plane, client, playing, [task(str(n)) for n in range(4)], **GAME)
         with process(own_plane, run, "game", journal) as worker:
             for steps in (3, 9):
@@ -150,7 +150,7 @@ def test_several_workers_of_one_episode_make_one_history(plane: Plane, client: r
     run = evaluate(plane, client, playing, [task("a"), task("b")], **GAME)
 
     async def all_at_once() -> None:
-        async with rondo.AsyncClient(plane.dir) as own:
+        async with rondo.AsyncClient(plane.dir, wait=60) as own:
             while await own.log.last(run, f"rondo.v1.{run}.run.{run}.closed") is None:
                 lease = await take(own.connection, run, EPISODES)
                 if lease is None:

@@ -129,7 +129,7 @@ for layer in model:
 fully_shard(model, mesh=mesh)
 state = model.state_dict()
 assert any(isinstance(tensor, DTensor) for tensor in state.values()), state
-with rondo.Client(dir) as client:
+with rondo.Client(dir, wait=60) as client:
     published = client.publish_weights(f"policy-{run}", state, run=run, version=1, through_step=0, timeout=60)
 assert published == (None if rank else 1), published
 dist.barrier()
@@ -142,7 +142,7 @@ if find_spec("torch") and find_spec("torch.distributed.tensor"):  # PyTorch 2.6 
 
     def test_a_model_of_fsdp2_is_published(own_plane: Plane, tmp_path: Path) -> None:
         torch = pytest.importorskip("torch")
-        with rondo.Client(own_plane.dir) as client:
+        with rondo.Client(own_plane.dir, wait=60) as client:
             run = own_plane.open_run(client)
             expected = tmp_path / "expected"
             together(FSDP2, str(tmp_path / "store"), str(own_plane.dir), run, str(expected))

@@ -52,7 +52,7 @@ def test_a_program_that_just_ends_ends_quietly(client: rondo.Client, plane: Plan
 
 def test_after_closing(plane: Plane) -> None:
     threads = threading.active_count()
-    client = rondo.Client(plane.dir)
+    client = rondo.Client(plane.dir, wait=60)
     run = plane.open_run(client)
     client.close()
     assert threading.active_count() == threads
@@ -65,7 +65,7 @@ def test_a_forked_process_is_told(client: rondo.Client, plane: Plane) -> None:
     code = """
 import os, sys, rondo, warnings
 warnings.simplefilter("ignore")
-client = rondo.Client(sys.argv[1])
+client = rondo.Client(sys.argv[1], wait=60)
 if os.fork() == 0:
     try:
         client.config("x")

@@ -64,7 +64,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 def run_of(plane: Plane, **changes: Any) -> str:
-    with rondo.Client(plane.dir) as client:
+    with rondo.Client(plane.dir, wait=60) as client:
         return plane.open_run(client, **changes)
 
 
@@ -221,7 +221,7 @@ async def frozen(options: dict[str, Any], rollout: str) -> tuple[set[int], bool,
 
 def facts(options: dict[str, Any], rollout: str, last: int = sys.maxsize) -> list[tuple[str, int]]:
     """The facts of a capture up to a sequence: their types, and the calls that they are about."""
-    with rondo.Client(options["dir"]) as client:
+    with rondo.Client(options["dir"], wait=60) as client:
         found = Captures(client, options["run"]).facts(rollout)
         return [(fact.type, int(fact.data["call"].removeprefix("call-"))) for fact in found if fact.sequence <= last]
 
@@ -267,7 +267,7 @@ def a_trainer_gets_it_once(plane: Plane) -> None:
             source = Source(**options)
             if die:
                 source.drop = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment,method-assign,return-value]
-            async with rondo.AsyncClient(plane.dir) as client:
+            async with rondo.AsyncClient(plane.dir, wait=60) as client:
                 for member in range(3):
                     await lines["hand_in"](client, source, f"r{member}", float(member), group="g1", member=member, size=3, task="sum")
             await source.close()

@@ -296,7 +296,7 @@ def a_plane_s_rollouts_are_played(plane: Plane, port: int) -> None:
     assert len([line for line in (prepare + work).split("\n") if line]) <= 15, (prepare, work)
     printed: list[str] = []
     given: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as folder, serving(counts) as url, rondo.Client(plane.dir) as client:
+    with tempfile.TemporaryDirectory() as folder, serving(counts) as url, rondo.Client(plane.dir, wait=60) as client:
         tasks, file = Path(folder, "counter.jsonl"), Path(folder, "counter.yaml")
         exec(
             prepare.replace('"example.jsonl"', repr(str(data(COUNTER)))).replace('"counter.jsonl"', repr(str(tasks))),
@@ -338,7 +338,7 @@ def a_killed_server_fails_the_rollout_and_its_task_is_played_again(plane: Plane,
                 listening(port)
             return counts(messages)
 
-        with serving(says) as url, rondo.Client(plane.dir) as client:
+        with serving(says) as url, rondo.Client(plane.dir, wait=60) as client:
             run = opened(plane, client, url, list(Tasks(data(COUNTER)).rows())[:1], group_size=1, epochs=2, in_flight=1)
             serve(plane, run, environment=NemoGym(f"http://127.0.0.1:{port}"))
             [failed], [scored] = outcomes(client, run, "failed"), outcomes(client, run, "scored")
@@ -361,7 +361,7 @@ def another_worker_goes_on_in_a_new_session(plane: Plane, port: int) -> None:
         return sessions[-1]
 
     async def work(url: str) -> str:
-        async with rondo.AsyncClient(plane.dir) as client:
+        async with rondo.AsyncClient(plane.dir, wait=60) as client:
             run = opened(plane, held, url, list(Tasks(data(COUNTER)).rows())[:1], group_size=1)
             config = await client.config(run)
             lease = None
@@ -383,7 +383,7 @@ def another_worker_goes_on_in_a_new_session(plane: Plane, port: int) -> None:
                 await lease.done()
             return run
 
-    with serving(says) as url, rondo.Client(plane.dir) as held:
+    with serving(says) as url, rondo.Client(plane.dir, wait=60) as held:
         run = asyncio.run(work(url))
         until(lambda: outcomes(held, run, "scored") or outcomes(held, run, "failed"), 60)
         [scored] = outcomes(held, run, "scored")

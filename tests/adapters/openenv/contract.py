@@ -238,7 +238,7 @@ def a_killed_server_fails_the_rollout_and_its_task_is_played_again(port: int) ->
         plane = Plane(binary(Path(name)), Path(name, "plane"))
         plane.start()
         try:
-            with serving(says) as url, rondo.Client(plane.dir) as client:
+            with serving(says) as url, rondo.Client(plane.dir, wait=60) as client:
                 given: dict[str, Any] = {"external": False, "feeds": [], "staleness": {"max": 0}, "system_prompt": "", "group_size": 1}
                 given |= {"epochs": 2, "in_flight": 1, "endpoint": url, "environment": {"name": "game"}}
                 run = plane.open_run(client, tasks=[task("eleven", reset={"number": 11})], **given)

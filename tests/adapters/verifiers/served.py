@@ -149,7 +149,7 @@ def task(name: str, **more: Any) -> Count:
 
 
 def run_of(plane: Plane, size: int, groups: int) -> str:
-    with rondo.Client(plane.dir) as client:
+    with rondo.Client(plane.dir, wait=60) as client:
         return plane.open_run(client, group_size=size, feeds=[{"name": "trainer", "groups_per_batch": groups}])
 
 
@@ -166,7 +166,7 @@ async def the_plane_is_killed(plane: Plane, address: str, kept: Path, url: str, 
     remote = EnvClient(address)
     await remote.wait_for_server_startup(300)
     at_once, kills = asyncio.Semaphore(8), [EPISODES * (k + 1) // (KILLS + 1) - 4 for k in range(KILLS)]
-    async with rondo.AsyncClient(plane.dir) as client:
+    async with rondo.AsyncClient(plane.dir, wait=60) as client:
         episodes = Episodes(client, run, remote, TrainClientConfig(base_url=url, renderer_model_name=model), model)
 
         async def play(i: int) -> str:
@@ -242,7 +242,7 @@ async def what_the_server_discards_is_no_sample(plane: Plane, address: str, kept
     with server(kept.parent, timeout={"episode": 20}) as (timed, kept_timed, process):
         patient, remote = EnvClient(address), EnvClient(timed)
         await remote.wait_for_server_startup(300)
-        async with rondo.AsyncClient(plane.dir) as client:
+        async with rondo.AsyncClient(plane.dir, wait=60) as client:
             asked = (TrainClientConfig(base_url=url, renderer_model_name=model), model)
             await Episodes(client, run, patient, *asked).play(task("fine", turns=2), group="fine", member=0, size=1)
             given = (client, run, remote, *asked)
@@ -282,7 +282,7 @@ async def a_lost_worker_is_no_lost_episode(plane: Plane, address: str, kept: Pat
     async def gone(*_: Any, **__: Any) -> None:
         raise Gone
 
-    async with rondo.AsyncClient(plane.dir) as client:
+    async with rondo.AsyncClient(plane.dir, wait=60) as client:
         for group, attempts in (("middle", 2), ("end", 1)):
             remote, asked, place = EnvClient(address), task(group, turns=2, forks=group == "end"), {"group": group, "member": 0, "size": 1}
             given = (run, remote, TrainClientConfig(base_url=url, renderer_model_name=model), model)

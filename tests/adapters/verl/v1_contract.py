@@ -246,7 +246,7 @@ def main() -> None:
             for number, case in enumerate(CASES):
                 reference.table = first
                 rng = np.random.default_rng(5)
-                with rondo.Client(plane.dir) as client:
+                with rondo.Client(plane.dir, wait=60) as client:
                     run = plane.open_run(client)
                     for group in range(2 * case.steps):
                         made = trajectories(rng, split=group % 2 == 1 and case.estimator != "grpo")
