@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -438,6 +439,70 @@ func TestInstruction(t *testing.T) {
 				t.Errorf("%q, %q", text, reason)
 			}
 		})
+	}
+}
+
+// TestPulls: the merge of a pull request on the branch stands for it, with the message of its author and what its branch changed. Its commits become no tasks beside it. Other
+// merges are left out.
+func TestPulls(t *testing.T) {
+	h := newHistory(t)
+	h.commit("one", map[string]string{"a": "1"})
+	h.git("branch", "-M", "trunk")
+	h.git("checkout", "-q", "-b", "side")
+	inner := h.commit("two", map[string]string{"b": "1"})
+	h.git("checkout", "-q", "-b", "nested")
+	deep := h.commit("three", map[string]string{"c": "1"})
+	h.git("checkout", "-q", "side")
+	h.git("merge", "-q", "--no-ff", "-m", "Merge pull request #8 from acme/nested\n\nIt is inside of another", "nested")
+	h.git("checkout", "-q", "trunk")
+	outside := h.commit("four", map[string]string{"d": "1"})
+	h.git("merge", "-q", "--no-ff", "-m", "Merge pull request #7 from acme/side\n\nHave what a stock needs\n\nAnd why.", "side")
+	pull := h.git("rev-parse", "HEAD")
+	h.git("checkout", "-q", "-b", "plain")
+	plain := h.commit("five", map[string]string{"e": "1"})
+	h.git("checkout", "-q", "trunk")
+	h.git("merge", "-q", "--no-ff", "-m", "Merge branch plain", "plain")
+
+	objects, head, err := swebench.Open(h.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer objects.Close()
+	im := &importer{objects: objects}
+	list, err := im.walk(t.Context(), head)
+	within := map[string]string{}
+	for _, c := range list {
+		within[c.id] = c.within
+		if c.pull != (c.id == pull) || c.pull && c.parent != outside {
+			t.Errorf("%+v", c)
+		}
+	}
+	if want := map[string]string{inner: pull, deep: pull, outside: "", pull: "", plain: "", h.git("rev-list", "--max-parents=0", "trunk"): ""}; err != nil || !maps.Equal(within, want) {
+		t.Errorf("%v, %v, want %v", within, err, want)
+	}
+	at := slices.IndexFunc(list, func(c commit) bool { return c.pull })
+	if message, err := im.message(t.Context(), list[at]); err != nil || strings.TrimSpace(message) != "Have what a stock needs\n\nAnd why." {
+		t.Errorf("%q, %v", message, err)
+	}
+	if changes, err := changesOf(t.Context(), objects, list[at]); err != nil || len(changes) != 2 {
+		t.Errorf("%+v, %v", changes, err)
+	}
+
+	o := Options{Repository: h.dir, Dir: t.TempDir(), Jobs: 4}
+	if err := os.Mkdir(filepath.Join(o.Dir, "stock-"+pull[:12]), 0o755); err != nil { // as if it had become a task
+		t.Fatal(err)
+	}
+	if report, err := Import(t.Context(), o); err != nil || report.Dropped[Part] != 2 || len(report.Tasks) != 1 || report.Commits != 6 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if err := os.RemoveAll(filepath.Join(o.Dir, StateFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(o.Dir, "stock-"+pull[:12])); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := Import(t.Context(), o); err != nil || report.Dropped[Part] != 0 || len(report.Tasks) != 0 {
+		t.Errorf("where it is no task: %+v, %v", report, err)
 	}
 }
 

@@ -80,6 +80,27 @@ func checkOut(ctx context.Context, source, commit, into string) error {
 	}, "cat-file", "--batch")
 }
 
+// Files reads files of a commit; names are plain ones, of a line each, of files that it has.
+func (o *Objects) Files(ctx context.Context, commit string, names []string) (map[string][]byte, error) {
+	var wanted bytes.Buffer
+	for _, name := range names {
+		fmt.Fprintf(&wanted, "%s:%s\n", commit, name)
+	}
+	files := map[string][]byte{}
+	err := o.Git(ctx, &wanted, func(out io.Reader) error {
+		reader := bufio.NewReader(out)
+		for _, name := range names {
+			data, err := nextBlob(reader)
+			if err != nil {
+				return fmt.Errorf("%q at %s: %w", name, commit, err)
+			}
+			files[name] = data
+		}
+		return nil
+	}, "cat-file", "--batch")
+	return files, err
+}
+
 // gitFolder finds the folder of a repository's objects and refs, "" where the source is no repository. One that is elsewhere is
 // refused: whoever made the source could name any folder of this machine.
 func gitFolder(source string) (string, error) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -48,10 +49,35 @@ func (i Instance) Write(ctx context.Context, dir string, repos Repositories) (er
 				return err
 			}
 		}
+		if i.Modules != "" {
+			if err := linkTree(i.Modules, filepath.Join(folder, modulesFolder)); err != nil {
+				return err
+			}
+		}
 		if source == "" {
 			return nil // the image has it
 		}
 		return checkOut(ctx, source, i.BaseCommit, filepath.Join(folder, "environment/repo"))
+	})
+}
+
+// modulesFolder is where a task's folder has its modules of Go.
+const modulesFolder = "environment/modules"
+
+// linkTree shows the files of a folder in another one of the same disk: the tasks of a repository have mostly the same modules.
+func linkTree(from, to string) error {
+	return filepath.WalkDir(from, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		inside, err := filepath.Rel(from, name)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return os.MkdirAll(filepath.Join(to, inside), 0o755)
+		}
+		return os.Link(name, filepath.Join(to, inside))
 	})
 }
 
@@ -101,6 +127,9 @@ func (i Instance) settings(parser string, repository bool) (string, error) {
 		rondo["image"], environment["docker_image"] = true, i.Image
 	case parser == "gotest":
 		rondo["toolchains"] = []string{"go"}
+		if i.Modules != "" {
+			rondo["modules"] = modulesFolder
+		}
 	}
 	text, err := toml.Marshal(map[string]any{
 		"schema_version": "1.4",
