@@ -316,6 +316,39 @@ func TestFunction(t *testing.T) {
 	}
 }
 
+// TestWordsOf: a function is named by a patch that changes a line of it, and not by one that adds another behind it.
+func TestWordsOf(t *testing.T) {
+	const (
+		behind  = "--- a/a_test.go\n+++ b/a_test.go\n@@ -9,3 +9,7 @@ func TestOld(t *testing.T) {\n \tt.Log()\n \t}\n }\n+\n+func TestNew(t *testing.T) {\n+}\n"
+		inside  = "--- a/a_test.go\n+++ b/a_test.go\n@@ -9,3 +9,4 @@ func TestOld(t *testing.T) {\n \tt.Log()\n+\tt.Error()\n }\n"
+		shown   = "--- a/a_test.go\n+++ b/a_test.go\n@@ -9,3 +9,4 @@ import x\n func TestOld(t *testing.T) {\n-\tt.Log()\n }\n func TestNext() {\n"
+		methods = "--- a/test_a.py\n+++ b/test_a.py\n@@ -9,3 +9,4 @@ class TestOld:\n     def test_a(self):\n         pass\n \n+    def test_b(self):\n+        pass\n"
+	)
+	for name, c := range map[string]struct {
+		patch     string
+		want, not []string
+	}{
+		"behind":  {behind, []string{"TestNew"}, []string{"TestOld", "a_test"}},
+		"inside":  {inside, []string{"TestOld"}, []string{"Log"}},
+		"shown":   {shown, []string{"TestOld", "Log"}, []string{"TestNext", "x"}},
+		"methods": {methods, []string{"test_b"}, []string{"test_a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			words := wordsOf(c.patch)
+			for _, word := range c.want {
+				if !words[word] {
+					t.Errorf("%s is not in %v", word, words)
+				}
+			}
+			for _, word := range c.not {
+				if words[word] {
+					t.Errorf("%s is in %v", word, words)
+				}
+			}
+		})
+	}
+}
+
 func TestSplit(t *testing.T) {
 	file := func(name string) change { return change{name: name, before: "100644", after: "100644", added: 1} }
 	files := func(names ...string) (all []change) {

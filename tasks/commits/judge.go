@@ -288,6 +288,9 @@ func (im *importer) failsFixed(p parts, parser string, ran bool, log, lacks stri
 		}
 	}
 	last := log[max(0, len(log)-maxDetail):]
+	if err != nil && !errors.Is(err, grade.ErrNoEvidence) {
+		last = err.Error()
+	}
 	switch {
 	case lacks != "" && missing.MatchString(log):
 		return dropped(Unfetched, lacks), nil
@@ -350,11 +353,34 @@ func function(name string) string {
 	return name
 }
 
-// wordsOf are the names in a patch.
+// begins is a line that begins a function, or the end of what stood before it.
+var begins = regexp.MustCompile(`^\s*(?:async\s+)?(?:def|func|class)\b|^[^\s]`)
+
+// wordsOf are the names in the lines that a patch changes, and in those that begin the functions around them: a function that only stands before what is added is not changed.
 func wordsOf(patch string) map[string]bool {
 	words := map[string]bool{}
-	for word := range strings.FieldsFuncSeq(patch, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
-		words[word] = true
+	add := func(text string) {
+		for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+			words[word] = true
+		}
+	}
+	around := ""
+	for line := range strings.Lines(patch) {
+		if header, hunk := strings.CutPrefix(line, "@@ "); hunk {
+			_, around, _ = strings.Cut(header, "@@")
+			continue
+		}
+		if strings.HasPrefix(line, "+++ ") || strings.HasPrefix(line, "--- ") || !strings.ContainsAny(line[:1], "+- ") {
+			continue
+		}
+		text := line[1:]
+		if line[0] != '-' && begins.MatchString(text) {
+			around = text
+		}
+		if line[0] != ' ' && strings.TrimSpace(text) != "" {
+			add(text)
+			add(around)
+		}
 	}
 	return words
 }
