@@ -450,6 +450,7 @@ func TestInstruction(t *testing.T) {
 		"a trailer with an issue":     {good + "\n\nReviewed-by: A <a@b>\nFixes: #12\nCloses: https://x.test/issues/3\n", good + "\n\nFixes: #12\nCloses: https://x.test/issues/3", ""},
 		"no trailers":                 {good + "\n\nNote: this is text.", good + "\n\nNote: this is text.", ""},
 		"words among trailers":        {good + "\n\nSigned-off-by: A\nand words", good + "\n\nSigned-off-by: A\nand words", ""},
+		"a form":                      {good + "\n\n<!-- Say\nwhy -->\n- [ ] Bug\n- [x] Feature\n", good + "\n\n\n- [x] Feature", ""},
 		"a subject like a trailer":    {"Fixes: to take more than there is is refused", "Fixes: to take more than there is is refused", ""},
 		"bytes that are no text":      {good + "\x00\x1b[31m\xff", good + "[31m\ufffd", ""},
 		"a line of the changelog":     {good + "\n\nTake refuses (what is not there).", good + "\n\nTake refuses (what is not there).", ""},
@@ -536,6 +537,30 @@ func TestPulls(t *testing.T) {
 	}
 	if report, err := Import(t.Context(), o); err != nil || report.Dropped[Part] != 0 || len(report.Tasks) != 0 {
 		t.Errorf("where it is no task: %+v, %v", report, err)
+	}
+}
+
+// TestDeclared: an instruction tells of the declarations of a fix that its tests name, and of nothing that they stand for.
+func TestDeclared(t *testing.T) {
+	const patch = "--- a/a.go\n+++ b/a.go\n@@ -1,2 +1,9 @@\n+func (r *Route) Use(all ...map[string]interface{}) (*Route, error) { return secret(r), nil }\n+func secret(r *Route) *Route {\n" +
+		"-func Changed(a int) {\n+func Changed(a, b int) {\n+func Map[T any](list []T) []T {\n+\tfunc Inner() {\n+var Flag = \"secret\"\n+type Shape struct {\n func Old() {\n" +
+		"--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,9 @@\n+class Pad(Base):\n+    async def pad(self, s: str, n=1) -> dict[str, int]: return secret\n+    def left(self): return secret(self)\n+def unused():\n"
+	tests := "--- a/a_test.go\n+++ b/unused_test.go\n@@ -1 +1 @@ func secret\n-unused()\n Old()\n"
+	for _, name := range []string{"x.Use(1)", "Changed(1, 2)", "Map(x)", "Inner", "Flag", "Shape{}", "Pad().pad()", "left"} {
+		tests += "+\t" + name + "\n"
+	}
+	want := "\n\nTests use these declarations:\n"
+	for _, line := range []string{
+		"func (r *Route) Use(all ...map[string]interface{}) (*Route, error)", "func Changed(a, b int)", "func Map[T any](list []T) []T", "var Flag", "type Shape struct", "class Pad(Base)",
+		"async def pad(self, s: str, n=1) -> dict[str, int]", "def left(self)",
+	} {
+		want += "\n    " + line
+	}
+	if got := declared(patch, tests); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if got := declared(patch, "+++ b/Use_test.go\n Use()\n"); got != "" {
+		t.Error(got)
 	}
 }
 

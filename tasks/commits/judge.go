@@ -131,7 +131,7 @@ func (im *importer) row(ctx context.Context, c commit, p parts) (row swebench.In
 		return row, nil, Several, nil
 	}
 	return swebench.Instance{
-		Set: "commits", ID: im.name + "-" + c.id[:12], Repo: "commits/" + im.name, BaseCommit: c.parent, Problem: problem, Patch: patch, TestPatch: tests,
+		Set: "commits", ID: im.name + "-" + c.id[:12], Repo: "commits/" + im.name, BaseCommit: c.parent, Problem: problem + declared(patch, tests), Patch: patch, TestPatch: tests,
 		TestCommand: command, LogParser: parser,
 	}, names, "", nil
 }
