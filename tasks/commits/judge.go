@@ -33,6 +33,7 @@ const (
 	NoVerdict    = "tests give no verdict without the fix"
 	Slow         = "tests take too long"
 	Hungry       = "tests take too much memory"
+	Cramped      = "tests take more disk than a sandbox has"
 	NoTask       = "its files cannot be a task"
 	Unsound      = "not sound"
 	Part         = "part of a pull request that is a task"
@@ -292,6 +293,8 @@ func (im *importer) failsFixed(p parts, parser string, ran bool, log, lacks stri
 		last = err.Error()
 	}
 	switch {
+	case strings.Contains(log, "no space left on device"):
+		return dropped(Cramped), nil
 	case lacks != "" && missing.MatchString(log):
 		return dropped(Unfetched, lacks), nil
 	case p.dependencies:

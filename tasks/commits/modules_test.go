@@ -249,3 +249,22 @@ func (p *proxy) sum(t *testing.T, version string) string {
 	}
 	return string(text)
 }
+
+// TestFailsFixed: why no test passes although the fix is there.
+func TestFailsFixed(t *testing.T) {
+	for name, c := range map[string]struct {
+		log, lacks string
+		want       Outcome
+	}{
+		"a module is not there":    {"a.go:3: no required module provides package a.test/a", "a.test/a@v1: 404", Outcome{Reason: Unfetched, Detail: "a.test/a@v1: 404"}},
+		"a package is not there":   {"a.go:3: no required module provides package a.test/a", "", Outcome{Reason: Lacks, Detail: "no required module provides package"}},
+		"it fails for itself":      {"--- FAIL: TestIt", "a.test/a@v1: 404", Outcome{Reason: FailsFixed, Detail: "--- FAIL: TestIt"}},
+		"the sandbox has no space": {"write /tmp/x: no space left on device\nFAIL", "", Outcome{Reason: Cramped}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := (&importer{}).failsFixed(parts{}, "gotest", true, c.log, c.lacks, nil); err != nil || got != c.want {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+}
