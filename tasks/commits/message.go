@@ -121,7 +121,8 @@ func addedCode(patch string) (lines []string) {
 }
 
 // declaration is a line of Go or Python that declares a name, but for what the name stands for.
-var declaration = regexp.MustCompile(`^(?:func (?:\([^)]*\) )?(\w+)[\[(].*?(?: \{|$)|(?:type|var|const) (\w+)\b(?: (?:struct|interface)\b)?|\s*(?:async )?def (\w+)\(.*\)(?:\s*->[^:]*)?:|class (\w+)\b[^:]*:)`)
+var declaration = regexp.MustCompile(`^(?:func (?:\([^)]*\) )?(\w+)[\[(].*?(?: \{|$)|(?:type|var|const) (\w+)\b(?: (?:struct|interface)\b)?|` +
+	`\s*(?:async )?def (\w+)\(.*\)(?:\s*->[^:]*)?:|class (\w+)\b[^:]*:)`)
 
 // Bounds of what an instruction tells of a fix's declarations.
 const (
