@@ -105,7 +105,7 @@ func unpackModules(ctx context.Context, root, folder, digest string, fetch Fetch
 	}
 	defer os.RemoveAll(work)
 	if len(names) > 0 {
-		command := exec.CommandContext(ctx, filepath.Join(root, "bin", "go"), append([]string{"mod", "download"}, names...)...)
+		command := exec.CommandContext(ctx, filepath.Join(root, "bin", "go"), append([]string{"mod", "download", "--"}, names...)...)
 		command.Dir = work
 		command.Env = []string{"PATH=" + baseEnv["PATH"], "HOME=" + work, "GOROOT=" + root, "GOPATH=" + work, "GOCACHE=" + filepath.Join(work, "cache"), "GOMODCACHE=" + folder,
 			"GOFLAGS=-modcacherw", "GOPROXY=off", "GOSUMDB=off", "GOTOOLCHAIN=local", "GOENV=off", "GOWORK=off", "GOVCS=*:off"}
@@ -162,7 +162,7 @@ func zippedModules(proxy string) (names []string, err error) {
 			return err
 		}
 		path, version, found := strings.Cut(inside, "/@v/")
-		if !found || strings.HasPrefix(path, "-") || strings.ContainsAny(version, "/@") {
+		if path = unescaped(path); !found || strings.HasPrefix(path, "-") || strings.ContainsAny(version, "/@") {
 			return fmt.Errorf("%w: %.200q is not the place of a module's version", ErrInvalid, inside)
 		}
 		files, err := zip.OpenReader(name)
@@ -176,7 +176,7 @@ func zippedModules(proxy string) (names []string, err error) {
 			}
 			left -= int64(file.UncompressedSize64)
 		}
-		if names = append(names, unescaped(path)+"@"+unescaped(version)); len(names) > maxModules {
+		if names = append(names, path+"@"+unescaped(version)); len(names) > maxModules {
 			return fmt.Errorf("%w: more than %d modules", ErrInvalid, maxModules)
 		}
 		return nil

@@ -58,10 +58,11 @@ GOPROXY=off GOSUMDB=off GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS=-mod=mod ` + goR
 // TestGoModulesAreChecked: what is not what its digest says, or no set of modules, leaves nothing behind.
 func TestGoModulesAreChecked(t *testing.T) {
 	sandboxtest.Require(t)
-	good, odd, broken, empty := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	good, odd, option, broken, empty := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
 	sandboxtest.Module(t, good, "example.test/pad", "v1.0.0", map[string]string{"go.mod": "module example.test/pad\n"})
 	err := errors.Join(os.WriteFile(filepath.Join(odd, "pad.zip"), nil, 0o644), os.WriteFile(filepath.Join(empty, "a.mod"), nil, 0o644))
 	sandboxtest.Module(t, broken, "example.test/pad", "v1.0.0", map[string]string{"go.mod": "module example.test/pad\n"})
+	sandboxtest.Module(t, option, "!-C=x/y", "v1.0.0", nil)
 	err = errors.Join(err, os.WriteFile(filepath.Join(broken, "example.test/pad/@v/v1.0.0.zip"), []byte("no zip"), 0o644))
 	if err != nil {
 		t.Fatal(err)
@@ -70,6 +71,7 @@ func TestGoModulesAreChecked(t *testing.T) {
 		"another digest": {good, strings.Repeat("0", 64), "another digest"},
 		"no digest":      {good, "../up", "want the SHA-256"},
 		"an odd place":   {odd, "", "not the place of a module's version"},
+		"an option":      {option, "", "not the place of a module's version"},
 		"no zip":         {broken, "", "not a valid zip file"},
 		"no module":      {empty, "", ""},
 	} {
