@@ -43,6 +43,8 @@ type Machine struct {
 	AllowInsecure bool
 	// ToolchainCache is where toolchains keep their warmed caches, and images their trees.
 	ToolchainCache string
+	// ModuleCache is where modules are unpacked; "" is ToolchainCache.
+	ModuleCache string
 	// Disk is the folder on whose disk workspaces lie that may be too large for the memory, as in sandbox.Spec; "" has no room for them.
 	Disk string
 }
@@ -151,7 +153,7 @@ func sandboxesOf(ctx context.Context, task runfile.TaskSpec, m Machine, modules 
 		return nil, err
 	}
 	if task.Modules.SHA256 != "" {
-		mount, env, err := sandbox.GoModules(ctx, m.ToolchainCache, task.Modules.SHA256, modules)
+		mount, env, err := sandbox.GoModules(ctx, cmp.Or(m.ModuleCache, m.ToolchainCache), task.Modules.SHA256, modules)
 		if err != nil {
 			return nil, fmt.Errorf("task %s: %w: %w", task.Name, ErrModules, err)
 		}

@@ -252,10 +252,17 @@ func (im *importer) ofTask(c commit) (task string) {
 	return im.state.Commits[c.within].Task
 }
 
-// done reports whether there is nothing more to find out about a commit: with more time, one that took too long may be a task.
+// done reports whether there is nothing more to find out about a commit: with more time, one that took too long may be a task, and so may one whose modules, or Go, this machine
+// did not have.
 func (im *importer) done(c commit) bool {
 	outcome, there := im.state.Commits[c.id]
-	return there && !(outcome.Reason == Slow && outcome.Limit < im.Timeout.Seconds())
+	switch outcome.Reason {
+	case Slow:
+		return outcome.Limit >= im.Timeout.Seconds()
+	case Unfetched, NewerGo:
+		return false
+	}
+	return there
 }
 
 func (im *importer) enough() bool { return im.Max > 0 && im.made >= im.Max }
@@ -359,6 +366,7 @@ func (im *importer) report(list []commit) Report {
 	r := Report{Commits: len(list), Tasks: []string{}, Dropped: map[string]int{}, Failed: append([]string{}, im.failed...), State: im.stateFile()}
 	for _, c := range list {
 		switch outcome, there := im.state.Commits[c.id]; {
+		case slices.Contains(r.Failed, c.id): // whatever an earlier import has found
 		case !there:
 			r.Left++
 		case outcome.Task != "" && !im.there(outcome.Task):
@@ -369,6 +377,5 @@ func (im *importer) report(list []commit) Report {
 			r.Dropped[outcome.Reason]++
 		}
 	}
-	r.Left -= len(r.Failed)
 	return r
 }

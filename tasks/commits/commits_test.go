@@ -620,6 +620,58 @@ func TestSince(t *testing.T) {
 	}
 }
 
+// TestModFiles: a submodule is no go.mod, and one that is longer than what is read is the commit's doing.
+func TestModFiles(t *testing.T) {
+	h := newHistory(t)
+	id := h.commit("base", map[string]string{"a/go.mod": "module a.test/a\n", "a/go.sum": strings.Repeat("a", maxModBytes)})
+	if err := os.Mkdir(filepath.Join(h.dir, "go.mod"), 0o755); err != nil { // without it, Git would take the submodule out again
+		t.Fatal(err)
+	}
+	h.git("update-index", "--add", "--cacheinfo", "160000,"+id+",go.mod")
+	head := h.commit("two", map[string]string{"b.go": "package a\n"})
+	objects, _, err := swebench.Open(h.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer objects.Close()
+	im := &importer{objects: objects}
+	names, err := treeOf(t.Context(), objects, head)
+	if want := []string{"a/go.mod", "a/go.sum", "b.go"}; err != nil || !slices.Equal(slices.Sorted(maps.Keys(names)), want) {
+		t.Errorf("%v, %v", names, err)
+	}
+	if _, err := im.modFiles(t.Context(), head, names); !errors.Is(err, errTooLong) {
+		t.Error(err)
+	}
+	delete(names, "a/go.sum")
+	if files, err := im.modFiles(t.Context(), head, names); err != nil || string(files["a/go.mod"]) != "module a.test/a\n" {
+		t.Errorf("%q, %v", files, err)
+	}
+}
+
+// TestDone: what this machine did not have, or had no time for, is tried again.
+func TestDone(t *testing.T) {
+	for name, c := range map[string]struct {
+		outcome Outcome
+		want    bool
+	}{
+		"a task":           {Outcome{Task: "a"}, true},
+		"another reason":   {Outcome{Reason: NoTests}, true},
+		"as long as then":  {Outcome{Reason: Slow, Limit: 60}, true},
+		"longer than then": {Outcome{Reason: Slow, Limit: 59}, false},
+		"no modules":       {Outcome{Reason: Unfetched}, false},
+		"an older Go":      {Outcome{Reason: NewerGo}, false},
+		"slow modules":     {Outcome{Reason: SlowModules}, true},
+	} {
+		im := &importer{Options: Options{Timeout: time.Minute}, state: state{Commits: map[string]Outcome{"a": c.outcome}}, failed: []string{"a"}}
+		if im.done(commit{id: "a"}) != c.want || im.done(commit{id: "b"}) {
+			t.Error(name)
+		}
+		if r := im.report([]commit{{id: "a"}, {id: "b"}}); r.Left != 1 || len(r.Dropped) > 0 || len(r.Tasks) > 0 {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
 // TestState: what cannot be read is refused, a task that was taken out of the folder stays out, and one that is there without a state counts.
 func TestState(t *testing.T) {
 	h := newHistory(t)

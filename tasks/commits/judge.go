@@ -183,7 +183,7 @@ func (im *importer) run(ctx context.Context, row swebench.Instance, p parts, lac
 		return im.ofError(NoTask, err)
 	}
 	task.VerifierTimeout = im.Timeout
-	observer, err := tasks.Observe(ctx, task, im.Machine)
+	observer, err := tasks.Observe(ctx, task, im.machine(work))
 	if errors.Is(err, tasks.ErrSolution) {
 		return dropped(NoTask, err), nil
 	}
@@ -210,7 +210,7 @@ func (im *importer) run(ctx context.Context, row swebench.Instance, p parts, lac
 	if err := observer.Close(); err != nil {
 		return Outcome{}, err
 	}
-	return im.prove(ctx, row, filepath.Join(work, "last"))
+	return im.prove(ctx, row, work)
 }
 
 // unfixed is the reason of a commit without a test that shows its fix every time.
@@ -226,13 +226,21 @@ func unfixed(kept, flaky []string, without []grade.Results) string {
 
 func list(names []string) string { return strings.Join(names[:min(len(names), 5)], ", ") }
 
+// machine keeps what is unpacked of modules beside the task of a commit: both go when the commit is done.
+func (im *importer) machine(work string) tasks.Machine {
+	m := im.Machine
+	m.ModuleCache = filepath.Join(work, "modules")
+	return m
+}
+
 // prove makes the task, and a last check of it by the rules of lint.
-func (im *importer) prove(ctx context.Context, row swebench.Instance, folder string) (Outcome, error) {
+func (im *importer) prove(ctx context.Context, row swebench.Instance, work string) (Outcome, error) {
+	folder := filepath.Join(work, "last")
 	task, err := im.write(ctx, row, folder)
 	if err != nil {
 		return im.ofError(NoTask, err)
 	}
-	report := tasks.Lint(ctx, task, tasks.LintOptions{Machine: im.Machine, Repeats: 1})
+	report := tasks.Lint(ctx, task, tasks.LintOptions{Machine: im.machine(work), Repeats: 1})
 	if err := ctx.Err(); err != nil {
 		return Outcome{}, err
 	}

@@ -11,6 +11,8 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -21,15 +23,18 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/rondo-rl/rondo/tasks/swebench"
 )
 
 // Reasons of a commit whose modules of Go are not to be had.
 const (
-	NoModule   = "no go.mod"
-	Unfetched  = "modules that it needs cannot be fetched"
-	NewerGo    = "needs a newer Go"
-	Outside    = "go.mod leads out of the repository"
-	HugeModule = "needs modules of more than 2 GiB"
+	NoModule    = "no go.mod"
+	Unfetched   = "modules that it needs cannot be fetched"
+	NewerGo     = "needs a newer Go"
+	Outside     = "go.mod leads out of the repository"
+	HugeModule  = "needs modules of more than 2 GiB"
+	SlowModules = "needs modules that take more than 10 minutes to fetch"
 )
 
 // Bounds of fetching modules.
@@ -52,6 +57,7 @@ type fetcher struct {
 
 	mu   sync.Mutex // one fetch at a time
 	user map[string]string
+	gate string // the address of what refuses private modules
 	sets map[string]moduleSet
 }
 
@@ -120,13 +126,9 @@ func (im *importer) modFiles(ctx context.Context, id string, names map[string]bo
 	if len(wanted) > maxModFiles {
 		return nil, errTooLong
 	}
-	files, err := im.objects.Files(ctx, id, wanted)
-	total := 0
-	for _, data := range files {
-		total += len(data)
-	}
-	if total > maxModBytes {
-		return nil, errTooLong
+	files, err := im.objects.Files(ctx, id, wanted, maxModBytes)
+	if errors.Is(err, swebench.ErrFileSize) {
+		err = errTooLong
 	}
 	return files, err
 }
@@ -191,10 +193,19 @@ func (f *fetcher) download(ctx context.Context, work, cache, top, module string)
 	if outside, err := leadsOut(out, module); err != nil || outside != "" {
 		return moduleSet{reason: Outside, because: outside}, err
 	}
+	refuse, err := f.refusePrivate()
+	if err != nil {
+		return set, err
+	}
+	defer refuse.Close()
+	machine := false
 	for _, from := range f.proxies() {
 		out, said, err = f.run(ctx, work, cache, dir, from, "mod", "download", "-json")
 		if errors.Is(err, errHuge) {
 			return moduleSet{reason: HugeModule}, nil
+		}
+		if errors.Is(err, errLong) {
+			return moduleSet{reason: SlowModules}, nil
 		}
 		if err != nil {
 			return set, err
@@ -203,6 +214,7 @@ func (f *fetcher) download(ctx context.Context, work, cache, top, module string)
 		if err != nil {
 			return set, err
 		}
+		machine = isMachines(cmp.Or(complaint, said))
 		switch {
 		case complaint != "":
 			set = moduleSet{lacks: f.plain(complaint, work)}
@@ -215,14 +227,25 @@ func (f *fetcher) download(ctx context.Context, work, cache, top, module string)
 			return moduleSet{}, nil
 		}
 	}
-	if said := cmp.Or(set.lacks, set.because); unreachable.MatchString(said) {
-		return set, fmt.Errorf("%s: is the module proxy reachable? With GOPROXY=off only modules that are on this machine are taken", said)
+	if machine {
+		return set, fmt.Errorf("%s: is the module proxy reachable? With GOPROXY=off only modules that are on this machine are taken", cmp.Or(set.lacks, set.because))
 	}
 	return set, nil
 }
 
-// unreachable is what the go command prints of a network, or a proxy, that does not work. It says nothing of a commit.
-var unreachable = regexp.MustCompile(`dial (?:tcp|udp)|no such host|connection re(?:set|fused)|i/o timeout|TLS handshake|x509:|unexpected EOF|proxyconnect|: (?:429|5\d\d) |no space left`)
+// isMachines reports whether what the go command says is of a network, a proxy or a disk that does not work, and so nothing of a commit. What a server has to tell beside its
+// answer is no matter: some tell of networks that did not work for them.
+func isMachines(said string) bool {
+	said, _, _ = strings.Cut(said, "server response:")
+	return !definite.MatchString(said) && broken.MatchString(said)
+}
+
+// definite is what the go command prints of a module that is not to be had, on whatever machine.
+var definite = regexp.MustCompile(`: (?:404|410) |checksum mismatch|unknown revision|parsing \S*go\.mod`)
+
+var broken = regexp.MustCompile(`(?:dial|read|write) (?:tcp|udp)|no such host|connection re(?:set|fused)|broken pipe|i/o timeout|deadline exceeded|Client\.Timeout|net/http: |http2: |stream error: ` +
+	`|TLS handshake|tls: |x509: |: EOF\b|unexpected EOF|proxyconnect tcp|: (?:401|403|407|408|429|5\d\d) ` +
+	`|no space left|quota exceeded|too many open files|cannot allocate memory|input/output error|read-only file system`)
 
 // proxies is a value of GOPROXY.
 type proxies struct {
@@ -247,18 +270,54 @@ func (f *fetcher) proxies() []proxies {
 	}
 	tried := []proxies{{cmp.Or(strings.Join(here, ","), "off"), true}}
 	if len(all) > 0 {
-		tried = append(tried, proxies{strings.Join(append(here, all...), ","), false})
+		tried = append(tried, proxies{strings.Join(slices.Concat(here, []string{f.gate}, all), ","), false})
 	}
 	return tried
 }
+
+// refusePrivate serves a proxy that has nothing, and refuses the user's private modules so that none behind it is asked for them. The go command itself would look for them on
+// servers that a go.mod names.
+func (f *fetcher) refusePrivate() (io.Closer, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/@")
+		if isPrivate(f.user["GONOPROXY"], name) {
+			http.Error(w, "private modules (GONOPROXY) are taken from this machine's module cache alone", http.StatusBadRequest)
+			return
+		}
+		http.NotFound(w, r)
+	})}
+	f.gate = "http://" + listener.Addr().String()
+	go server.Serve(listener)
+	return server, nil
+}
+
+// isPrivate reports whether patterns of the go command match a module's path, or a folder above it, as a proxy is asked for it: with !x for X.
+func isPrivate(patterns, name string) bool {
+	name = capital.ReplaceAllStringFunc(name, func(mark string) string { return strings.ToUpper(mark[1:]) })
+	parts := strings.Split(name, "/")
+	for pattern := range strings.SplitSeq(patterns, ",") {
+		pattern = strings.TrimSuffix(strings.TrimSpace(pattern), "/")
+		n := min(strings.Count(pattern, "/")+1, len(parts))
+		if matches, err := path.Match(pattern, strings.Join(parts[:n], "/")); err == nil && matches {
+			return true
+		}
+	}
+	return false
+}
+
+var capital = regexp.MustCompile(`![a-z]`)
 
 // passed are the variables of this process that fetching needs.
 var passed = []string{"PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 
 // asked are the settings of the user's go command that fetching heeds.
-var asked = []string{"GOPROXY", "GONOPROXY", "GONOSUMDB", "GOSUMDB", "GOMODCACHE"}
+var asked = []string{"GOROOT", "GOPROXY", "GONOPROXY", "GONOSUMDB", "GOSUMDB", "GOMODCACHE"}
 
-// ask asks the go command for the user's settings, once.
+// ask asks the go command for the user's settings, once. It may be a version manager's, which needs the user's environment; what fetches is the one that GOROOT has.
 func (f *fetcher) ask(ctx context.Context) error {
 	if f.user != nil {
 		return nil
@@ -267,30 +326,39 @@ func (f *fetcher) ask(ctx context.Context) error {
 	command.Dir = "/" // no go.mod that asks for another version
 	command.Env = append(os.Environ(), "GOTOOLCHAIN=local", "GOWORK=off")
 	out, err := command.Output()
+	user := map[string]string{}
 	if err == nil {
-		err = json.Unmarshal(out, &f.user)
+		err = json.Unmarshal(out, &user)
 	}
-	return err
+	if err == nil && user["GOROOT"] == "" {
+		err = errors.New("go env does not say where GOROOT is")
+	}
+	if err != nil {
+		return err
+	}
+	f.user = user
+	return nil
 }
 
 // errHuge says that a go.mod asks for more than is fetched.
 var errHuge = errors.New(HugeModule)
 
+// errLong says that fetching takes longer than it may.
+var errLong = errors.New(SlowModules)
+
 // run runs the go command in a folder with nothing of this process's environment that it does not need. An error is the machine's; said is why the command failed.
 func (f *fetcher) run(ctx context.Context, work, cache, dir string, from proxies, args ...string) (out []byte, said string, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	ctx, cancel := context.WithTimeoutCause(ctx, fetchTime, fmt.Errorf("it took more than %v", fetchTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, fetchTime, errLong)
 	defer cancel()
-	command := exec.CommandContext(ctx, "go", args...)
+	command := exec.CommandContext(ctx, filepath.Join(f.user["GOROOT"], "bin", "go"), args...)
 	command.Dir, command.WaitDelay = dir, 5*time.Second
-	command.Env = []string{"HOME=" + work, "GOPATH=" + filepath.Join(work, "path"), "GOCACHE=" + filepath.Join(work, "build"), "GOMODCACHE=" + cache, "GOPROXY=" + from.list,
-		"GOFLAGS=-modcacherw", "GOENV=off", "GOWORK=off", "GOTOOLCHAIN=local", "GOVCS=*:off", "GOAUTH=off", "GOTELEMETRY=off"}
-	for _, name := range asked[1:4] {
-		command.Env = append(command.Env, name+"="+f.user[name])
-	}
+	command.Env = []string{"HOME=" + work, "GOROOT=" + f.user["GOROOT"], "GOPATH=" + filepath.Join(work, "path"), "GOCACHE=" + filepath.Join(work, "build"), "GOMODCACHE=" + cache, "GOPROXY=" + from.list,
+		"GOFLAGS=-modcacherw", "GOENV=off", "GOWORK=off", "GOTOOLCHAIN=local", "GOVCS=*:off", "GOAUTH=off", "GOTELEMETRY=off",
+		"GONOPROXY=none", "GONOSUMDB=" + f.user["GONOSUMDB"] + "," + f.user["GONOPROXY"], "GOSUMDB=" + f.user["GOSUMDB"]}
 	if from.here {
-		command.Env = append(command.Env, "GONOPROXY=none") // private modules are taken, too
+		command.Env = append(command.Env, "GOSUMDB=off") // it would be asked for what go.sum does not have
 	}
 	for _, name := range passed {
 		if value, set := os.LookupEnv(name); set {
@@ -315,7 +383,7 @@ func (f *fetcher) run(ctx context.Context, work, cache, dir string, from proxies
 		return nil, "", cause
 	}
 	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if errors.As(err, &exit) && exit.ExitCode() >= 0 { // no signal
 		return answer.Bytes(), cmp.Or(strings.TrimSpace(complaint.String()), err.Error()), nil
 	}
 	return answer.Bytes(), "", err
@@ -357,7 +425,7 @@ func (b *bounded) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// downloaded counts the modules that "go mod download -json" tells of, and gives the first complaint about one.
+// downloaded counts the modules that "go mod download -json" tells of, and gives the first complaint about one, or that of this machine.
 func downloaded(out []byte) (n int, complaint string, err error) {
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; n++ {
 		var one struct{ Path, Version, Error string }
@@ -368,7 +436,9 @@ func downloaded(out []byte) (n int, complaint string, err error) {
 			return n, complaint, err
 		}
 		if one.Error != "" {
-			complaint = cmp.Or(complaint, one.Path+"@"+one.Version+": "+one.Error)
+			if said := one.Path + "@" + one.Version + ": " + one.Error; complaint == "" || isMachines(said) && !isMachines(complaint) {
+				complaint = said
+			}
 		}
 	}
 }
@@ -393,9 +463,23 @@ func leadsOut(out []byte, module string) (string, error) {
 
 var credentials = regexp.MustCompile(`//[^/@\s]*@`)
 
-// plain is what the go command says without the names of folders of this machine and what a proxy's address may hold.
+// plain is what the go command says without the names of folders of this machine and the addresses of proxies, which may hold secrets anywhere.
 func (f *fetcher) plain(said, work string) string {
-	return credentials.ReplaceAllString(strings.ReplaceAll(strings.ReplaceAll(said, work, ""), f.dir, ""), "//")
+	for _, folder := range []string{work, f.dir, f.user["GOMODCACHE"], f.gate} {
+		said = strings.ReplaceAll(said, folder, "")
+	}
+	said = credentials.ReplaceAllString(said, "//")
+	var addresses []string
+	for one := range strings.FieldsFuncSeq(f.user["GOPROXY"]+","+f.user["GOSUMDB"], func(r rune) bool { return strings.ContainsRune(",| ", r) }) {
+		if parsed, err := url.Parse(one); err == nil && parsed.Host != "" {
+			addresses = append(addresses, one, parsed.String())
+		}
+	}
+	slices.SortFunc(addresses, func(a, b string) int { return len(b) - len(a) }) // one may begin with another
+	for _, one := range addresses {
+		said = strings.ReplaceAll(said, strings.TrimRight(credentials.ReplaceAllString(one, "//"), "/"), "proxy")
+	}
+	return said
 }
 
 func writeFiles(top string, files map[string][]byte) error {
@@ -431,30 +515,55 @@ func keep(from, set, all string) (found bool, err error) {
 		if err != nil || filepath.Base(filepath.Dir(name)) != "@v" {
 			return err
 		}
-		place := filepath.Join(all, inside)
-		if _, err := os.Lstat(place); errors.Is(err, fs.ErrNotExist) {
-			half := place + ".new"
-			if err := errors.Join(os.MkdirAll(filepath.Dir(place), 0o755), copyFile(name, half), os.Rename(half, place)); err != nil {
+		if filepath.Ext(name) == ".info" {
+			if err := shorten(name); err != nil {
 				return err
 			}
 		}
+		place, linked := filepath.Join(all, inside), filepath.Join(set, inside)
+		if err := publish(name, place); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(linked), 0o755); err != nil {
+			return err
+		}
 		found = true
-		linked := filepath.Join(set, inside)
-		return errors.Join(os.MkdirAll(filepath.Dir(linked), 0o755), os.Link(place, linked))
+		return swebench.LinkFile(place, linked)
 	})
 	return found, err
 }
 
-func copyFile(from, to string) error {
-	source, err := os.Open(from)
+// shorten leaves of what a proxy tells of a version only the version: the rest differs between proxies, and may name a private repository.
+func shorten(name string) error {
+	data, err := os.ReadFile(name)
 	if err != nil {
 		return err
 	}
-	defer source.Close()
-	file, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	var info struct{ Version string }
+	if err := json.Unmarshal(data, &info); err != nil {
+		return err
+	}
+	if data, err = json.Marshal(info); err != nil {
+		return err
+	}
+	return os.WriteFile(name, data, 0o644)
+}
+
+// publish puts a copy of a file at a place that others read. What is there is whole; that of another size is replaced.
+func publish(name, place string) error {
+	fetched, err := os.Stat(name)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(file, source)
-	return errors.Join(err, file.Close())
+	if there, err := os.Lstat(place); err == nil && there.Size() == fetched.Size() {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
+		return err
+	}
+	half := place + ".new"
+	if err := swebench.CopyFile(name, half); err != nil {
+		return err
+	}
+	return os.Rename(half, place)
 }

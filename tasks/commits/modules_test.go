@@ -33,11 +33,13 @@ func newProxy(t *testing.T) *proxy {
 		p.asked = append(p.asked, r.URL.Path)
 		p.mu.Unlock()
 		if strings.Contains(r.URL.Path, "/endless/") && strings.HasSuffix(r.URL.Path, ".zip") {
-			for piece := make([]byte, 1<<16); ; {
-				if _, err := w.Write(piece); err != nil {
+			for range 1 << 10 { // 64 MiB, and then nothing more
+				if _, err := w.Write(make([]byte, 1<<16)); err != nil {
 					return
 				}
 			}
+			<-r.Context().Done()
+			return
 		}
 		http.FileServer(http.Dir(p.folder)).ServeHTTP(w, r)
 	}))
@@ -93,6 +95,10 @@ func (set moduleSet) files(t *testing.T) (names []string) {
 func TestFetch(t *testing.T) {
 	p := newProxy(t)
 	f := newFetcher(t)
+	told := `{"Version":"v1.0.0","Time":"2026-01-31T00:00:00Z","Origin":{"VCS":"git","URL":"https://git.internal.test/pad"}}`
+	if err := os.WriteFile(filepath.Join(p.folder, "example.test/pad/@v/v1.0.0.info"), []byte(told), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	sides := []map[string][]byte{mod("require example.test/pad v1.1.0\n"), mod("require example.test/pad v1.0.0\n")}
 	set, err := f.get(t.Context(), "one", sides, ".")
 	var want []string
@@ -104,6 +110,9 @@ func TestFetch(t *testing.T) {
 	slices.Sort(want)
 	if got := set.files(t); err != nil || set.lacks != "" || set.reason != "" || !slices.Equal(got, want) {
 		t.Errorf("%+v, %v, %q", set, err, got)
+	}
+	if info, err := os.ReadFile(filepath.Join(set.folder, "example.test/pad/@v/v1.0.0.info")); err != nil || string(info) != `{"Version":"v1.0.0"}` {
+		t.Errorf("%s, %v", info, err)
 	}
 	p.server.Close()
 	if again, err := f.get(t.Context(), "one", nil, "."); err != nil || again != set {
@@ -171,13 +180,151 @@ func TestFetchRefuses(t *testing.T) {
 			}
 		})
 	}
-	if said := newFetcher(t).plain("reading https://user:hunter2@proxy.test/a: 404 in /work/here/go.mod", "/work/here"); said != "reading https://proxy.test/a: 404 in /go.mod" {
-		t.Error(said)
-	}
 	for _, name := range p.asked {
 		if strings.Contains(name, "toolchain") || strings.Contains(name, "go-get") {
 			t.Errorf("asked for %s", name)
 		}
+	}
+}
+
+// TestPlain: what is told of a commit names no folder of this machine, and nothing of a proxy's address.
+func TestPlain(t *testing.T) {
+	f := &fetcher{dir: "/tasks/.modules", gate: "http://127.0.0.1:99", user: map[string]string{
+		"GOPROXY": "https://proxy.test,https://proxy.test/t0ken/|https://user:hunter2@other.test/go,direct", "GOSUMDB": "sum.test https://sum.test/t0ken", "GOMODCACHE": "/home/me/go/pkg/mod",
+	}}
+	for said, want := range map[string]string{
+		"reading https://proxy.test/t0ken/a/@v/v1.mod: 404 in /work/here/go.mod": "reading proxy/a/@v/v1.mod: 404 in /go.mod",
+		"reading https://proxy.test/a/@v/v1.mod: 404":                            "reading proxy/a/@v/v1.mod: 404",
+		`Get "https://user:xxxxx@other.test/go/a/@v/v1.mod": EOF`:                `Get "proxy/a/@v/v1.mod": EOF`,
+		`Get "https://user:***@other.test/go/a": EOF`:                            `Get "proxy/a": EOF`,
+		"reading https://sum.test/t0ken/lookup/a@v1: 404":                        "reading proxy/lookup/a@v1: 404",
+		"reading https://user:hunter2@elsewhere.test/a: 404":                     "reading https://elsewhere.test/a: 404",
+		"reading file:///home/me/go/pkg/mod/cache/a: no such file":               "reading file:///cache/a: no such file",
+		"reading http://127.0.0.1:99/a/@v/v1.mod: 400 Bad Request":               "reading /a/@v/v1.mod: 400 Bad Request",
+	} {
+		if got := f.plain(said, "/work/here"); got != want {
+			t.Errorf("%s: %s, want %s", said, got, want)
+		}
+	}
+}
+
+// TestMachines: which complaints are of this machine and its network, and which of a commit.
+func TestMachines(t *testing.T) {
+	const reading = "a.test/a@v1.0.0: reading https://proxy.test/a.test/a/@v/v1.0.0.mod: "
+	for said, want := range map[string]bool{
+		reading + "404 Not Found": false,
+		reading + "404 Not Found\n\tserver response:\n\tnot found: a.test/a@v1.0.0: unrecognized import path: dial tcp: lookup a.test: no such host": false,
+		reading + "410 Gone\n\tserver response: unexpected EOF":                   false,
+		"a.test/a@v1.0.0: verifying module: checksum mismatch":                    false,
+		"a.test/a@v1.0.0: invalid version: unknown revision v1":                   false,
+		"go: parsing ../a/go.mod: unknown directive: broken pipe":                 false,
+		reading + "401 Unauthorized":                                              true,
+		reading + "403 Forbidden":                                                 true,
+		reading + "407 Proxy Authentication Required":                             true,
+		reading + "408 Request Timeout":                                           true,
+		reading + "429 Too Many Requests":                                         true,
+		reading + "502 Bad Gateway\n\tserver response: 404 Not Found":             true,
+		`Get "https://proxy.test/a": dial tcp: lookup proxy.test: no such host`:   true,
+		`Get "https://proxy.test/a": EOF`:                                         true,
+		"write tcp 10.0.0.1:1->10.0.0.2:443: write: broken pipe":                  true,
+		"http2: server sent GOAWAY and closed the connection":                     true,
+		"write /tmp/a: no space left on device":                                   true,
+		"module lookup disabled by GOPROXY=off":                                   false,
+		`Get "https://proxy.test/a": net/http: timeout awaiting response headers`: true,
+		`Get "https://proxy.test/a": context deadline exceeded`:                   true,
+	} {
+		if isMachines(said) != want {
+			t.Errorf("%q: %v", said, !want)
+		}
+	}
+	const list = `{"Path":"a.test/a","Version":"v1","Error":"reading p: 404 Not Found"} {"Path":"a.test/b","Version":"v1","Error":"dial tcp: no such host"} {"Path":"a.test/c","Version":"v1"}`
+	if n, complaint, err := downloaded([]byte(list)); n != 3 || complaint != "a.test/b@v1: dial tcp: no such host" || err != nil {
+		t.Errorf("%d, %s, %v", n, complaint, err)
+	}
+}
+
+// TestFetchIsKilled: the go command is that of GOROOT, and its end by a signal says nothing of a commit.
+func TestFetchIsKilled(t *testing.T) {
+	root := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(root, "bin"), 0o755), os.WriteFile(filepath.Join(root, "bin/go"), []byte("#!/bin/sh\nkill -9 $$\n"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	f := newFetcher(t)
+	f.user = map[string]string{"GOROOT": root}
+	if set, err := f.get(t.Context(), "key", []map[string][]byte{mod("")}, "."); err == nil || !strings.Contains(err.Error(), "signal: killed") {
+		t.Errorf("%+v, %v", set, err)
+	}
+}
+
+// TestKeep: what cannot be copied whole is not there, and what is there with another size is replaced.
+func TestKeep(t *testing.T) {
+	from, all := t.TempDir(), t.TempDir()
+	const name = "a.test/a/@v/v1.0.0.zip"
+	source, place := filepath.Join(from, name), filepath.Join(all, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(source), 0o755), os.Symlink(t.TempDir(), source)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keep(from, t.TempDir(), all); err == nil {
+		t.Error("a folder is copied")
+	}
+	if left, err := os.ReadDir(filepath.Dir(place)); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	err := errors.Join(os.Remove(source), os.WriteFile(source, []byte("whole"), 0o644), os.WriteFile(place, []byte("who"), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := t.TempDir()
+	if found, err := keep(from, set, all); err != nil || !found {
+		t.Errorf("%v, %v", found, err)
+	}
+	for _, folder := range []string{all, set} {
+		if data, err := os.ReadFile(filepath.Join(folder, name)); err != nil || string(data) != "whole" {
+			t.Errorf("%s: %q, %v", folder, data, err)
+		}
+	}
+}
+
+// TestFetchAsksNoOther: where only this machine's modules are asked for, no other machine is, and private ones are asked for nowhere else.
+func TestFetchAsksNoOther(t *testing.T) {
+	p := newProxy(t)
+	p.module(t, "example.test/Own/pad", "v1.0.0", "go 1.20\n")
+	t.Setenv("GOSUMDB", "sum.golang.org "+p.server.URL)
+	t.Setenv("GONOPROXY", "example.test/Own")
+	cache := t.TempDir()
+	t.Setenv("GOMODCACHE", cache)
+	if err := errors.Join(os.Mkdir(filepath.Join(cache, "cache"), 0o755), os.Symlink(p.folder, filepath.Join(cache, "cache/download"))); err != nil {
+		t.Fatal(err)
+	}
+	f := newFetcher(t)
+	if set, err := f.get(t.Context(), "here", []map[string][]byte{mod("require example.test/Own/pad v1.0.0\nrequire example.test/pad v1.0.0\n")}, "."); err != nil || len(set.files(t)) != 8 {
+		t.Errorf("%+v, %v", set, err)
+	}
+	if err := os.Remove(filepath.Join(cache, "cache/download")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOSUMDB", "off")
+	p.module(t, "example.test/over", "v1.0.0", "go 1.16\n\nrequire example.test/Own/pad v1.0.0\n")
+	set, err := newFetcher(t).get(t.Context(), "away", []map[string][]byte{mod("require example.test/over v1.0.0\n")}, ".")
+	if err != nil || set.reason != Unfetched || !strings.Contains(set.because, "GONOPROXY") || strings.Contains(set.because, "127.0.0.1") {
+		t.Errorf("%+v, %v", set, err)
+	}
+	for _, name := range p.asked {
+		if !strings.HasPrefix(name, "/example.test/over/") {
+			t.Errorf("asked for %s", name)
+		}
+	}
+}
+
+// TestPrivate: which paths the go command's patterns match.
+func TestPrivate(t *testing.T) {
+	for name, want := range map[string]bool{"corp.test/a/b": true, "git.x.test/a": true, "a.test/!corp/b": true, "a.test/corp/b": false, "a.test": false, "corp.test.evil/a": false} {
+		if isPrivate("corp.test, *.x.test/,a.test/Corp", name) != want {
+			t.Errorf("%s: %v", name, !want)
+		}
+	}
+	if isPrivate("", "a.test/a") {
+		t.Error("no pattern matches")
 	}
 }
 
