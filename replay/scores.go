@@ -147,6 +147,7 @@ func WithTests(cfg runfile.RunConfig, pack []runfile.TaskSpec, dir string, note 
 			note("task %s begins with other files in %s: the recorded ones count", task.Name, dir)
 		}
 		task.Tests, task.VerifierEnv, task.VerifierTimeout, task.Digest = pack[at].Tests, pack[at].VerifierEnv, pack[at].VerifierTimeout, pack[at].Digest
+		task.Modules = pack[at].Modules
 		if task.Verifier = pack[at].Verifier; !named && cfg.RequireVerifier(task.Verifier) != nil { // who names tests takes them
 			cfg.MinVerifier = cmp.Or(task.Verifier, runfile.VerifierUnguarded)
 			note("tests of task %s in %s run %s: code that they test can decide its own reward", task.Name, dir, cfg.MinVerifier)

@@ -52,6 +52,11 @@ func Toolchain(context.Context, string, string) ([]Mount, map[string]string, err
 	return nil, nil, ErrUnsupported
 }
 
+// GoModules answers ErrUnsupported.
+func GoModules(context.Context, string, string, Fetch) (Mount, map[string]string, error) {
+	return Mount{}, nil, ErrUnsupported
+}
+
 // HasToolchain answers ErrUnsupported.
 func HasToolchain(context.Context, string) error { return ErrUnsupported }
 

@@ -1,6 +1,8 @@
 package tasks
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -36,6 +38,17 @@ func (a *Archive) Size() (int64, error) {
 		return 0, fmt.Errorf("archive of a tree: %w", err)
 	}
 	return info.Size(), nil
+}
+
+// digest is the archive's SHA-256, by which a store names it.
+func (a *Archive) digest() (string, error) {
+	size, err := a.Size()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	_, err = io.Copy(sum, io.NewSectionReader(a, 0, size))
+	return hex.EncodeToString(sum.Sum(nil)), err
 }
 
 // ReadAt implements io.ReaderAt.

@@ -39,6 +39,7 @@ type config struct {
 		Rondo      struct {
 			Snapshot   string   `toml:"snapshot"`
 			Toolchains []string `toml:"toolchains"`
+			Modules    string   `toml:"modules"`
 			Labels     []string `toml:"labels"`
 			Image      bool     `toml:"image"`
 			Protected  []string `toml:"protected"`

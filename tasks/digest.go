@@ -43,6 +43,9 @@ func digest(task *Task) (string, error) {
 	writePart(sum, "rondo task 1")
 	writePart(sum, string(settings))
 	parts := append([]part{{"snapshot", task.Snapshot}}, task.hidden()...)
+	if task.Modules != nil { // so that tasks without any keep their digests
+		parts = append(parts, part{"modules", task.Modules})
+	}
 	for _, s := range task.Stages {
 		if s.Files != nil { // so that tasks without any keep their digests
 			parts = append(parts, part{"steps/" + s.Name + "/workdir", s.Files})

@@ -36,6 +36,7 @@ var fields = []struct{ key, verdict, text string }{
 	{"metadata.tags", honouredKey, "[metadata]\ntags = [\"a\"]"},
 	{"metadata.rondo.snapshot", honouredKey, "[metadata.rondo]\nsnapshot = \"environment/repo\""},
 	{"metadata.rondo.toolchains", honouredKey, "[metadata.rondo]\ntoolchains = [\"go\"]"},
+	{"metadata.rondo.modules", honouredKey, "[metadata.rondo]\ntoolchains = [\"go\"]\nmodules = \"environment/repo\""},
 	{"metadata.rondo.labels", honouredKey, "[metadata.rondo]\nlabels = [\"a\"]"},
 	{"metadata.rondo.image", honouredKey, "[metadata.rondo]\nimage = true\n[environment]\ndocker_image = \"a\""},
 	{"metadata.rondo.protected", honouredKey, "[metadata.rondo]\nprotected = [\"a\"]"},
@@ -221,7 +222,7 @@ func without(key, text string) *Task {
 // plain is a task without what no two loads have in common; its digest stands for its files.
 func plain(t *Task) Task {
 	p := *t
-	p.Snapshot, p.Tests, p.Solution, p.config, p.Warnings = nil, nil, nil, nil, nil
+	p.Snapshot, p.Tests, p.Solution, p.Modules, p.config, p.Warnings = nil, nil, nil, nil, nil, nil
 	p.Stages = slices.Clone(p.Stages)
 	for i := range p.Stages {
 		p.Stages[i].Tests, p.Stages[i].Solution = nil, nil

@@ -188,11 +188,7 @@ type prover struct {
 }
 
 func newProver(ctx context.Context, task *Task, opts LintOptions) (*prover, error) {
-	spec, err := opts.Machine.Spec(task)
-	if err != nil {
-		return nil, err
-	}
-	boxes, err := SandboxesOf(ctx, spec, opts.Machine)
+	boxes, err := opts.Machine.Sandboxes(ctx, task)
 	if err != nil {
 		return nil, err
 	}

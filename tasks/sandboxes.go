@@ -3,7 +3,9 @@ package tasks
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // Spec describes a task as a run needs it, but for what is stored: its trees, and its stages with theirs. It has the disk that all runs have.
@@ -40,6 +43,8 @@ type Machine struct {
 	AllowInsecure bool
 	// ToolchainCache is where toolchains keep their warmed caches, and images their trees.
 	ToolchainCache string
+	// ModuleCache is where modules are unpacked; "" is ToolchainCache.
+	ModuleCache string
 	// Disk is the folder on whose disk workspaces lie that may be too large for the memory, as in sandbox.Spec; "" has no room for them.
 	Disk string
 }
@@ -102,8 +107,35 @@ type Sandboxes struct {
 	cacheDir   string
 }
 
-// SandboxesOf looks for a task's toolchains and image on this machine, and whether it has room for its workspace.
-func SandboxesOf(ctx context.Context, task runfile.TaskSpec, m Machine) (*Sandboxes, error) {
+// ErrModules says that this machine cannot show a task's modules in sandboxes.
+var ErrModules = errors.New("modules cannot be unpacked")
+
+// Sandboxes is SandboxesOf a task that is in no store.
+func (m Machine) Sandboxes(ctx context.Context, t *Task) (*Sandboxes, error) {
+	spec, err := m.Spec(t)
+	if err != nil {
+		return nil, err
+	}
+	if t.Modules == nil {
+		return sandboxesOf(ctx, spec, m, nil)
+	}
+	modules, err := Pack(t.Modules)
+	if err != nil {
+		return nil, fmt.Errorf("modules: %w", err)
+	}
+	defer modules.Close()
+	if spec.Modules.SHA256, err = modules.digest(); err != nil {
+		return nil, err
+	}
+	return sandboxesOf(ctx, spec, m, func(context.Context) (io.ReadCloser, error) { return modules.Open() })
+}
+
+// SandboxesOf looks for a task's toolchains and image on this machine, and whether it has room for its workspace. Its modules come from the store.
+func SandboxesOf(ctx context.Context, task runfile.TaskSpec, m Machine, store storage.Store) (*Sandboxes, error) {
+	return sandboxesOf(ctx, task, m, func(ctx context.Context) (io.ReadCloser, error) { return storage.ReadBlob(ctx, store, task.Modules) })
+}
+
+func sandboxesOf(ctx context.Context, task runfile.TaskSpec, m Machine, modules sandbox.Fetch) (*Sandboxes, error) {
 	if err := m.Room(task.DiskMB); err != nil {
 		return nil, err
 	}
@@ -119,6 +151,14 @@ func SandboxesOf(ctx context.Context, task runfile.TaskSpec, m Machine) (*Sandbo
 	}
 	if s.base.Mounts, s.toolchains, err = sandbox.Toolchains(ctx, task.Toolchains, m.ToolchainCache); err != nil {
 		return nil, err
+	}
+	if task.Modules.SHA256 != "" {
+		mount, env, err := sandbox.GoModules(ctx, cmp.Or(m.ModuleCache, m.ToolchainCache), task.Modules.SHA256, modules)
+		if err != nil {
+			return nil, fmt.Errorf("task %s: %w: %w", task.Name, ErrModules, err)
+		}
+		s.base.Mounts = append(s.base.Mounts, mount)
+		maps.Copy(s.toolchains, env)
 	}
 	if task.Image != "" {
 		image, err := sandbox.OpenImage(ctx, task.Image, task.ImageID, m.ToolchainCache)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/rondo-rl/rondo/tasks/dockerfile"
@@ -49,7 +50,7 @@ func setSnapshot(task *Task, folder *node, cfg *config) error {
 	}
 	switch {
 	case named != "":
-		task.Snapshot, err = namedSnapshot(folder, named)
+		task.Snapshot, err = namedFolder(folder, "snapshot", named)
 	case img != nil:
 		if len(img.copies) == 0 {
 			task.Warnings = append(task.Warnings, "environment/Dockerfile: the workspace is empty, and the sandbox has this machine's programs instead of those of "+img.base+
@@ -113,9 +114,23 @@ func setWorkdir(task *Task, cfg *config, img *image) error {
 	return nil
 }
 
-func namedSnapshot(folder *node, name string) (fs.FS, error) {
+// setModules finds the modules that the task's builds take.
+func setModules(task *Task, folder *node, cfg *config) (err error) {
+	name := cfg.Metadata.Rondo.Modules
+	if name == "" {
+		return nil
+	}
+	if !slices.Contains(task.Toolchains, "go") {
+		return errors.New(`task.toml: metadata.rondo.modules: they are for metadata.rondo.toolchains = ["go"]`)
+	}
+	task.Modules, err = namedFolder(folder, "modules", name)
+	return err
+}
+
+// namedFolder is a folder that a key of [metadata.rondo] names.
+func namedFolder(folder *node, key, name string) (fs.FS, error) {
 	fail := func(why string) (fs.FS, error) {
-		return nil, fmt.Errorf("task.toml: metadata.rondo.snapshot: %q %s", name, why)
+		return nil, fmt.Errorf("task.toml: metadata.rondo.%s: %q %s", key, name, why)
 	}
 	name = strings.TrimSuffix(name, "/")
 	if !fs.ValidPath(name) || name == "." {

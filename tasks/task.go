@@ -81,6 +81,7 @@ type Task struct {
 	Snapshot fs.FS // the workspace as the agent finds it
 	Tests    fs.FS // /tests of the verifier; holds test.sh
 	Solution fs.FS // /solution of the reference fix; nil when the task has none
+	Modules  fs.FS // [metadata.rondo] modules: a Go module proxy's files, with all that builds need; nil for none
 
 	// Digest is the hex SHA-256 over all of the above: the same task from a
 	// directory and from an embedded pack has the same digest.
@@ -273,7 +274,7 @@ func readTask(fsys fs.FS, dir, name string) (*Task, error) {
 			return nil, err
 		}
 	}
-	if err := task.checkGraded(); err != nil {
+	if err := errors.Join(task.checkGraded(), setModules(task, folder, cfg)); err != nil {
 		return nil, err
 	}
 	task.Digest, err = digest(task)

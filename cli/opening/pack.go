@@ -44,6 +44,11 @@ func PackTasks(ctx context.Context, store storage.Store, list []*tasks.Task, lim
 		if spec.Tests, err = packTree(ctx, store, t.Tests); err != nil {
 			return nil, fmt.Errorf("pack the tests of task %s: %w", t.Name, err)
 		}
+		if t.Modules != nil {
+			if spec.Modules, err = packTree(ctx, store, t.Modules); err != nil {
+				return nil, fmt.Errorf("pack the modules of task %s: %w", t.Name, err)
+			}
+		}
 		if err := packStages(ctx, store, t, &spec); err != nil {
 			return nil, err
 		}

@@ -13,12 +13,13 @@ import (
 	"github.com/rondo-rl/rondo/storage/open"
 )
 
-// TestPackStepFiles: what a step of a task brings along is an object of its own in the store, with its setup.sh.
-func TestPackStepFiles(t *testing.T) {
+// TestPackFiles: a task's modules, and what a step of it brings along with its setup.sh, are objects of their own in the store.
+func TestPackFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tidy")
 	for name, text := range map[string]string{
-		"task.toml":        "[[steps]]\nname = \"one\"\n[[steps]]\nname = \"two\"\n",
-		"environment/a.sh": "true\n", "tests/test.sh": "echo 0 > /logs/verifier/reward.txt\n",
+		"task.toml": "[metadata.rondo]\nsnapshot = \"environment/repo\"\nmodules = \"environment/modules\"\ntoolchains = [\"go\"]\n[[steps]]\nname = \"one\"\n[[steps]]\nname = \"two\"\n",
+		"environment/modules/a.test/a/@v/v1.0.0.mod": "module a.test/a\n",
+		"environment/repo/a.sh":                      "true\n", "tests/test.sh": "echo 0 > /logs/verifier/reward.txt\n",
 		"steps/one/instruction.md": "Begin.", "steps/one/workdir/b.sh": "true\n",
 		"steps/two/instruction.md": "Go on.", "steps/two/workdir/c.sh": "true\n", "steps/two/workdir/setup.sh": "true\n",
 	} {
@@ -48,7 +49,7 @@ func TestPackStepFiles(t *testing.T) {
 	for _, c := range []struct {
 		ref  storage.Ref
 		want []string
-	}{{specs[0].Snapshot, []string{"a.sh", "b.sh"}}, {*steps[1].Files, []string{"c.sh", "setup.sh"}}} {
+	}{{specs[0].Snapshot, []string{"a.sh", "b.sh"}}, {*steps[1].Files, []string{"c.sh", "setup.sh"}}, {specs[0].Modules, []string{"a.test", "a.test/a", "a.test/a/@v", "a.test/a/@v/v1.0.0.mod"}}} {
 		data, err := storage.GetBlob(t.Context(), store, c.ref)
 		if err != nil {
 			t.Fatal(err)

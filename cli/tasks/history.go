@@ -31,7 +31,11 @@ The tests of a commit run three times with the fix and three times without it, i
 those that pass each time on both sides must go on passing. Why other commits become no tasks is told at the end, and stands in DIR/.commits.json for each of them. What is
 there is not run again when the command is started again. Without that file all commits that became no task are tried again.
 
-Nothing is downloaded: tests run with this machine's Go, and its python3 with what that has in /usr. "rondo tasks lint DIR" proves the tasks three times over.`,
+The merge of a GitHub pull request stands for it: its title is the instruction, and its commits become no tasks beside it.
+
+Modules of Go are fetched from the module proxies of "go env GOPROXY", with go.mod and go.sum alone, and become a part of the tasks: with GOPROXY=off only those are taken that
+are on this machine. Nothing else is downloaded: tests run without a network, with this machine's Go, and its python3 with what that has in /usr. "rondo tasks lint DIR" proves
+the tasks three times over.`,
 		Example: `  rondo tasks import git ./my-repository ./my-tasks --max 20
   rondo tasks import git ./my-repository ./my-tasks --since 2026-01-31 --jobs 4 --json`,
 		Args: cobra.ExactArgs(2),

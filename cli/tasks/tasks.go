@@ -274,11 +274,7 @@ func newTasksRun(g *app.Global) *cobra.Command {
 
 // verify scores a tree as the scorer would.
 func verify(ctx context.Context, t *tasks.Task, tree fs.FS, s service.Settings) (verifier.Outcome, error) {
-	of, err := s.Machine.Spec(t)
-	if err != nil {
-		return verifier.Outcome{}, err
-	}
-	boxes, err := tasks.SandboxesOf(ctx, of, s.Machine)
+	boxes, err := s.Machine.Sandboxes(ctx, t)
 	if err != nil {
 		return verifier.Outcome{}, err
 	}

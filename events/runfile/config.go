@@ -210,6 +210,8 @@ type TaskSpec struct {
 	Collect  []Hook      `json:"collect,omitempty"`
 	Snapshot storage.Ref `json:"snapshot,omitzero"`
 	Tests    storage.Ref `json:"tests,omitzero"`
+	// Modules are those of Go that builds in the task's sandboxes find: a module proxy's files, packed as a snapshot is.
+	Modules storage.Ref `json:"modules,omitzero"`
 	// Verifier is VerifierSeparate where the tests reach the code under test in another sandbox alone, VerifierInProcess where they run in process with
 	// canaries, and "" or VerifierUnguarded where they do so without.
 	Verifier string `json:"verifier,omitempty"`
@@ -397,6 +399,11 @@ func (c *RunConfig) validateTasks() (errs []error) {
 		if t.HasWorkspace() || !c.workspaceless() {
 			err = t.Snapshot.Validate()
 			check(err == nil, "snapshot: %v", err)
+		}
+		if t.Modules != (storage.Ref{}) {
+			err = t.Modules.Validate()
+			check(err == nil, "modules: %v", err)
+			check(slices.Contains(t.Toolchains, "go"), "modules: they are for the toolchain go")
 		}
 		if t.HasVerifier() || t.HasWorkspace() || !c.workspaceless() {
 			err = t.Tests.Validate()

@@ -147,9 +147,13 @@ func TestValidate(t *testing.T) {
 		"room in training":           {func(c *RunConfig) { c.InFlight = 9 }, ""},
 		"negative room":              {func(c *RunConfig) { evaluation(c); c.InFlight = -1 }, "in_flight -1"},
 		"no feeds":                   {func(c *RunConfig) { c.Feeds = nil }, "feeds: the run has none"},
-		"one feed twice":             {func(c *RunConfig) { c.Feeds = []Feed{{Name: "a", GroupsPerBatch: 1}, {Name: "a", GroupsPerBatch: 2}} }, `feeds: "a" appears twice`},
-		"a strange feed":             {func(c *RunConfig) { c.Feeds = []Feed{{Name: "a/b", GroupsPerBatch: 1}} }, `feeds: name "a/b"`},
-		"an empty batch":             {func(c *RunConfig) { c.Feeds = []Feed{{Name: "a", GroupsPerBatch: 0}} }, "feeds: a: groups_per_batch 0"},
+		"modules without Go":         {func(c *RunConfig) { c.Tasks[0].Toolchains, c.Tasks[0].Modules = nil, c.Tasks[0].Snapshot }, "modules: they are for the toolchain go"},
+		"modules that are nowhere": {func(c *RunConfig) {
+			c.Tasks[0].Toolchains, c.Tasks[0].Modules = []string{"go"}, storage.Ref{Key: "../x"}
+		}, `modules: `},
+		"one feed twice": {func(c *RunConfig) { c.Feeds = []Feed{{Name: "a", GroupsPerBatch: 1}, {Name: "a", GroupsPerBatch: 2}} }, `feeds: "a" appears twice`},
+		"a strange feed": {func(c *RunConfig) { c.Feeds = []Feed{{Name: "a/b", GroupsPerBatch: 1}} }, `feeds: name "a/b"`},
+		"an empty batch": {func(c *RunConfig) { c.Feeds = []Feed{{Name: "a", GroupsPerBatch: 0}} }, "feeds: a: groups_per_batch 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := validConfig()

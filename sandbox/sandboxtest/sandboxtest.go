@@ -2,11 +2,19 @@
 package sandboxtest
 
 import (
+	"archive/zip"
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -72,6 +80,31 @@ func Pack(t testing.TB, files map[string]string) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// Module writes a version of a module of Go below a folder, as a module proxy has it.
+func Module(t testing.TB, proxy, path, version string, files map[string]string) {
+	t.Helper()
+	escaped := regexp.MustCompile(`[A-Z]`).ReplaceAllStringFunc(path, func(letter string) string { return "!" + strings.ToLower(letter) })
+	folder := filepath.Join(proxy, escaped, "@v")
+	var packed bytes.Buffer
+	zipped := zip.NewWriter(&packed)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		w, err := zipped.Create(path + "@" + version + "/" + name)
+		if err == nil {
+			_, err = io.WriteString(w, files[name])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := errors.Join(zipped.Close(), os.MkdirAll(folder, 0o755))
+	for ending, text := range map[string]string{".info": `{"Version":"` + version + `"}`, ".mod": files["go.mod"], ".zip": packed.String()} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(folder, version+ending), []byte(text), 0o644))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func parent(name string) string {

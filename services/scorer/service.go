@@ -294,7 +294,7 @@ var build = sync.OnceValue(func() string {
 
 // spec says what to score of a rollout: a workspace, nil for the task's snapshot.
 func (s *Service) spec(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, rollout string, workspace *storage.Ref) (verifier.Spec, error) {
-	boxes, err := tasks.SandboxesOf(ctx, task, s.opts.Machine)
+	boxes, err := tasks.SandboxesOf(ctx, task, s.opts.Machine, s.log.Store())
 	if err != nil {
 		return verifier.Spec{}, err
 	}

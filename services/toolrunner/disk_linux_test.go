@@ -49,7 +49,7 @@ func TestWorkspacesOnDisk(t *testing.T) {
 	if open := s.held.open.Load(); open != 1 {
 		t.Errorf("%d sandboxes are open, and the disk has room for one", open)
 	}
-	if _, err := tasks.SandboxesOf(t.Context(), runfile.TaskSpec{DiskMB: size}, tasks.Machine{}); err == nil {
+	if _, err := tasks.SandboxesOf(t.Context(), runfile.TaskSpec{DiskMB: size}, tasks.Machine{}, nil); err == nil {
 		t.Error("a machine without disks makes the sandboxes")
 	}
 }

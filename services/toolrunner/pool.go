@@ -155,7 +155,7 @@ func restore(ctx context.Context, store storage.Store, opts Options, task runfil
 // restoreParts also gives the index of the change's parts, nil where it is one object.
 func restoreParts(ctx context.Context, store storage.Store, opts Options, task runfile.TaskSpec, rollout string, workspace *storage.Ref, way *way,
 	files ...sandbox.Mount) (*sandbox.Sandbox, *parts.Index, error) {
-	boxes, err := tasks.SandboxesOf(ctx, task, opts.Machine)
+	boxes, err := tasks.SandboxesOf(ctx, task, opts.Machine, store)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -13,6 +13,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,7 +37,7 @@ type Options struct {
 
 // Report sums up an import, with what earlier ones into the same folder have found out.
 type Report struct {
-	Commits int            `json:"commits"` // that are no merges, of those asked for
+	Commits int            `json:"commits"` // of those asked for; of merges only pull requests
 	Tasks   []string       `json:"tasks"`
 	Dropped map[string]int `json:"dropped"` // how many by each reason
 	Failed  []string       `json:"failed"`  // commits at which this machine failed
@@ -59,6 +61,7 @@ type importer struct {
 	Options
 	name    string
 	objects *swebench.Objects
+	modules *fetcher
 	pytest  func(context.Context) (bool, error)
 
 	mu       sync.Mutex
@@ -91,7 +94,12 @@ func Import(ctx context.Context, o Options) (Report, error) {
 		return Report{}, err
 	}
 	defer objects.Close()
-	im := &importer{Options: o, name: nameOf(source), objects: objects}
+	kept, err := filepath.Abs(filepath.Join(o.Dir, modulesFolder))
+	if err != nil {
+		return Report{}, err
+	}
+	im := &importer{Options: o, name: nameOf(source), objects: objects, modules: &fetcher{dir: kept, most: maxModules, sets: map[string]moduleSet{}}}
+	defer im.modules.close()
 	ask := im.hasPytest(ctx)
 	im.pytest = func(context.Context) (bool, error) { return ask() }
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
@@ -112,32 +120,83 @@ func Import(ctx context.Context, o Options) (Report, error) {
 
 func (im *importer) stateFile() string { return filepath.Join(im.Dir, StateFile) }
 
-// walk lists the commits that are no merges, the newest first.
+// pulled are the merges that stand for a pull request: its title is the first line behind their subject.
+var pulled = regexp.MustCompile(`^Merge pull request #\d+ from `)
+
+// walk lists the commits that are no merges, and the merges of pull requests on the branch, the newest first.
 func (im *importer) walk(ctx context.Context, head string) (list []commit, err error) {
-	args := []string{"rev-list", "--no-merges", "--parents", fmt.Sprintf("--max-count=%d", maxCommits+1)}
+	args := []string{"log", "--no-show-signature", "--no-color", "--encoding=UTF-8", "--format=%H%x09%P%x09%s", fmt.Sprintf("--max-count=%d", maxCommits+1)}
 	if !im.Since.IsZero() {
 		args = append(args, "--since="+im.Since.UTC().Format(time.RFC3339))
 	}
+	var all []merged
 	err = im.objects.Git(ctx, nil, func(out io.Reader) error {
 		text, err := readAll(out, maxTree)
 		if err != nil {
 			return err
 		}
 		for line := range bytes.Lines(text) {
-			ids := append(strings.Fields(string(line)), "")
-			list = append(list, commit{ids[0], ids[1]})
+			fields := strings.SplitN(strings.TrimRight(string(line), "\n"), "\t", 3)
+			if len(fields) != 3 {
+				return fmt.Errorf("git log: %.100q is not a commit", line)
+			}
+			all = append(all, merged{id: fields[0], parents: strings.Fields(fields[1]), pull: pulled.MatchString(fields[2])})
 		}
 		return nil
 	}, append(args, head, "--")...)
-	if len(list) > maxCommits {
+	if len(all) > maxCommits {
 		err = fmt.Errorf("more than %d commits: name the first day with --since", maxCommits)
 	}
-	return list, err
+	return ofPulls(all, head), err
 }
 
-// all works on the commits that are not done, some at once, up to as many tasks as are wanted.
+// merged is a commit in the list of all, the newest first.
+type merged struct {
+	id      string
+	parents []string
+	pull    bool
+}
+
+// ofPulls leaves merges out but those of pull requests on the branch of head, and says of the commits that such a merge has brought which it is.
+func ofPulls(all []merged, head string) (list []commit) {
+	known, branch := map[string]merged{}, []merged{}
+	for _, m := range all {
+		known[m.id] = m
+	}
+	owner := map[string]string{} // of a commit the merge that brought it, "" on the branch itself
+	mainline := map[string]bool{}
+	for at, more := known[head]; more; at, more = known[append(at.parents, "")[0]] {
+		owner[at.id], mainline[at.id] = "", true
+		branch = append(branch, at)
+	}
+	for _, m := range slices.Backward(branch) { // an older merge has brought what a newer one has, too
+		for open := m.parents[min(1, len(m.parents)):]; len(open) > 0; {
+			id := open[len(open)-1]
+			open = open[:len(open)-1]
+			if _, brought := owner[id]; brought {
+				continue
+			}
+			owner[id] = ""
+			if m.pull {
+				owner[id] = m.id
+			}
+			open = append(open, known[id].parents...)
+		}
+	}
+	for _, m := range all {
+		merge := len(m.parents) > 1
+		if merge && !(m.pull && mainline[m.id]) {
+			continue
+		}
+		list = append(list, commit{m.id, append(m.parents, "")[0], merge, owner[m.id]})
+	}
+	return list
+}
+
+// all works on the commits that are not done, some at once, up to as many tasks as are wanted. A pull request comes before its commits.
 func (im *importer) all(ctx context.Context, list []commit) error {
-	var open []commit
+	var open [][]commit
+	place := map[string]int{} // of a pull request's merge in open
 	for _, c := range list {
 		if im.done(c) {
 			if task := im.state.Commits[c.id].Task; task != "" && im.there(task) {
@@ -145,26 +204,31 @@ func (im *importer) all(ctx context.Context, list []commit) error {
 			}
 			continue
 		}
-		open = append(open, c)
+		if at, busy := place[c.within]; busy && c.within != "" {
+			open[at] = append(open[at], c)
+			continue
+		}
+		place[c.id] = len(open)
+		open = append(open, []commit{c})
 	}
-	next := func() (c commit, more bool) {
+	take := func() (some []commit) {
 		im.mu.Lock()
 		defer im.mu.Unlock()
-		if ctx.Err() != nil || im.broken != nil || im.enough() || len(open) == 0 {
-			return c, false
+		if len(open) > 0 {
+			some, open = open[0], open[1:]
 		}
-		c, open = open[0], open[1:]
-		return c, true
+		return some
 	}
 	var workers sync.WaitGroup
 	for range im.Jobs {
 		workers.Go(func() {
-			for {
-				c, more := next()
-				if !more {
-					return
+			for some := take(); len(some) > 0; some = take() {
+				for _, c := range some {
+					if im.over(ctx) {
+						return
+					}
+					im.one(ctx, c)
 				}
-				im.one(ctx, c)
 			}
 		})
 	}
@@ -174,10 +238,31 @@ func (im *importer) all(ctx context.Context, list []commit) error {
 	return errors.Join(im.broken, im.save(), context.Cause(ctx))
 }
 
-// done reports whether there is nothing more to find out about a commit: with more time, one that took too long may be a task.
+// over reports whether no commit more is worked on.
+func (im *importer) over(ctx context.Context) bool {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	return ctx.Err() != nil || im.broken != nil || im.enough()
+}
+
+// ofTask reports whether a commit is a part of a pull request that is a task.
+func (im *importer) ofTask(c commit) (task string) {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	return im.state.Commits[c.within].Task
+}
+
+// done reports whether there is nothing more to find out about a commit: with more time, one that took too long may be a task, and so may one whose modules, or Go, this machine
+// did not have.
 func (im *importer) done(c commit) bool {
 	outcome, there := im.state.Commits[c.id]
-	return there && !(outcome.Reason == Slow && outcome.Limit < im.Timeout.Seconds())
+	switch outcome.Reason {
+	case Slow:
+		return outcome.Limit >= im.Timeout.Seconds()
+	case Unfetched, NewerGo:
+		return false
+	}
+	return there
 }
 
 func (im *importer) enough() bool { return im.Max > 0 && im.made >= im.Max }
@@ -190,6 +275,8 @@ func (im *importer) one(ctx context.Context, c commit) {
 	switch {
 	case err == nil:
 		outcome.Task = id // of an import whose state is gone: a folder of that name is whole
+	case errors.Is(err, fs.ErrNotExist) && im.ofTask(c) != "":
+		outcome, err = dropped(Part, im.ofTask(c)), nil
 	case errors.Is(err, fs.ErrNotExist):
 		var work string
 		if work, err = os.MkdirTemp(im.Dir, ".making-"); err == nil {
@@ -279,6 +366,7 @@ func (im *importer) report(list []commit) Report {
 	r := Report{Commits: len(list), Tasks: []string{}, Dropped: map[string]int{}, Failed: append([]string{}, im.failed...), State: im.stateFile()}
 	for _, c := range list {
 		switch outcome, there := im.state.Commits[c.id]; {
+		case slices.Contains(r.Failed, c.id): // whatever an earlier import has found
 		case !there:
 			r.Left++
 		case outcome.Task != "" && !im.there(outcome.Task):
@@ -289,6 +377,5 @@ func (im *importer) report(list []commit) Report {
 			r.Dropped[outcome.Reason]++
 		}
 	}
-	r.Left -= len(r.Failed)
 	return r
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -315,6 +316,39 @@ func TestFunction(t *testing.T) {
 	}
 }
 
+// TestWordsOf: a function is named by a patch that changes a line of it, and not by one that adds another behind it.
+func TestWordsOf(t *testing.T) {
+	const (
+		behind  = "--- a/a_test.go\n+++ b/a_test.go\n@@ -9,3 +9,7 @@ func TestOld(t *testing.T) {\n \tt.Log()\n \t}\n }\n+\n+func TestNew(t *testing.T) {\n+}\n"
+		inside  = "--- a/a_test.go\n+++ b/a_test.go\n@@ -9,3 +9,4 @@ func TestOld(t *testing.T) {\n \tt.Log()\n+\tt.Error()\n }\n"
+		shown   = "--- a/a_test.go\n+++ b/a_test.go\n@@ -9,3 +9,4 @@ import x\n func TestOld(t *testing.T) {\n-\tt.Log()\n }\n func TestNext() {\n"
+		methods = "--- a/test_a.py\n+++ b/test_a.py\n@@ -9,3 +9,4 @@ class TestOld:\n     def test_a(self):\n         pass\n \n+    def test_b(self):\n+        pass\n"
+	)
+	for name, c := range map[string]struct {
+		patch     string
+		want, not []string
+	}{
+		"behind":  {behind, []string{"TestNew"}, []string{"TestOld", "a_test"}},
+		"inside":  {inside, []string{"TestOld"}, []string{"Log"}},
+		"shown":   {shown, []string{"TestOld", "Log"}, []string{"TestNext", "x"}},
+		"methods": {methods, []string{"test_b"}, []string{"test_a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			words := wordsOf(c.patch)
+			for _, word := range c.want {
+				if !words[word] {
+					t.Errorf("%s is not in %v", word, words)
+				}
+			}
+			for _, word := range c.not {
+				if words[word] {
+					t.Errorf("%s is in %v", word, words)
+				}
+			}
+		})
+	}
+}
+
 func TestSplit(t *testing.T) {
 	file := func(name string) change { return change{name: name, before: "100644", after: "100644", added: 1} }
 	files := func(names ...string) (all []change) {
@@ -416,6 +450,7 @@ func TestInstruction(t *testing.T) {
 		"a trailer with an issue":     {good + "\n\nReviewed-by: A <a@b>\nFixes: #12\nCloses: https://x.test/issues/3\n", good + "\n\nFixes: #12\nCloses: https://x.test/issues/3", ""},
 		"no trailers":                 {good + "\n\nNote: this is text.", good + "\n\nNote: this is text.", ""},
 		"words among trailers":        {good + "\n\nSigned-off-by: A\nand words", good + "\n\nSigned-off-by: A\nand words", ""},
+		"a form":                      {good + "\n\n<!-- Say\nwhy -->\n- [ ] Bug\n- [x] Feature\n", good + "\n\n\n- [x] Feature", ""},
 		"a subject like a trailer":    {"Fixes: to take more than there is is refused", "Fixes: to take more than there is is refused", ""},
 		"bytes that are no text":      {good + "\x00\x1b[31m\xff", good + "[31m\ufffd", ""},
 		"a line of the changelog":     {good + "\n\nTake refuses (what is not there).", good + "\n\nTake refuses (what is not there).", ""},
@@ -438,6 +473,94 @@ func TestInstruction(t *testing.T) {
 				t.Errorf("%q, %q", text, reason)
 			}
 		})
+	}
+}
+
+// TestPulls: the merge of a pull request on the branch stands for it, with the message of its author and what its branch changed. Its commits become no tasks beside it. Other
+// merges are left out.
+func TestPulls(t *testing.T) {
+	h := newHistory(t)
+	h.commit("one", map[string]string{"a": "1"})
+	h.git("branch", "-M", "trunk")
+	h.git("checkout", "-q", "-b", "side")
+	inner := h.commit("two", map[string]string{"b": "1"})
+	h.git("checkout", "-q", "-b", "nested")
+	deep := h.commit("three", map[string]string{"c": "1"})
+	h.git("checkout", "-q", "side")
+	h.git("merge", "-q", "--no-ff", "-m", "Merge pull request #8 from acme/nested\n\nIt is inside of another", "nested")
+	h.git("checkout", "-q", "trunk")
+	outside := h.commit("four", map[string]string{"d": "1"})
+	h.git("merge", "-q", "--no-ff", "-m", "Merge pull request #7 from acme/side\n\nHave what a stock needs\n\nAnd why.", "side")
+	pull := h.git("rev-parse", "HEAD")
+	h.git("checkout", "-q", "-b", "plain")
+	plain := h.commit("five", map[string]string{"e": "1"})
+	h.git("checkout", "-q", "trunk")
+	h.git("merge", "-q", "--no-ff", "-m", "Merge branch plain", "plain")
+
+	objects, head, err := swebench.Open(h.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer objects.Close()
+	im := &importer{objects: objects}
+	list, err := im.walk(t.Context(), head)
+	within := map[string]string{}
+	for _, c := range list {
+		within[c.id] = c.within
+		if c.pull != (c.id == pull) || c.pull && c.parent != outside {
+			t.Errorf("%+v", c)
+		}
+	}
+	if want := map[string]string{inner: pull, deep: pull, outside: "", pull: "", plain: "", h.git("rev-list", "--max-parents=0", "trunk"): ""}; err != nil || !maps.Equal(within, want) {
+		t.Errorf("%v, %v, want %v", within, err, want)
+	}
+	at := slices.IndexFunc(list, func(c commit) bool { return c.pull })
+	if message, err := im.message(t.Context(), list[at]); err != nil || strings.TrimSpace(message) != "Have what a stock needs\n\nAnd why." {
+		t.Errorf("%q, %v", message, err)
+	}
+	if changes, err := changesOf(t.Context(), objects, list[at]); err != nil || len(changes) != 2 {
+		t.Errorf("%+v, %v", changes, err)
+	}
+
+	o := Options{Repository: h.dir, Dir: t.TempDir(), Jobs: 4}
+	if err := os.Mkdir(filepath.Join(o.Dir, "stock-"+pull[:12]), 0o755); err != nil { // as if it had become a task
+		t.Fatal(err)
+	}
+	if report, err := Import(t.Context(), o); err != nil || report.Dropped[Part] != 2 || len(report.Tasks) != 1 || report.Commits != 6 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if err := os.RemoveAll(filepath.Join(o.Dir, StateFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(o.Dir, "stock-"+pull[:12])); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := Import(t.Context(), o); err != nil || report.Dropped[Part] != 0 || len(report.Tasks) != 0 {
+		t.Errorf("where it is no task: %+v, %v", report, err)
+	}
+}
+
+// TestDeclared: an instruction tells of the declarations of a fix that its tests name, and of nothing that they stand for.
+func TestDeclared(t *testing.T) {
+	const patch = "--- a/a.go\n+++ b/a.go\n@@ -1,2 +1,9 @@\n+func (r *Route) Use(all ...map[string]interface{}) (*Route, error) { return secret(r), nil }\n+func secret(r *Route) *Route {\n" +
+		"-func Changed(a int) {\n+func Changed(a, b int) {\n+func Map[T any](list []T) []T {\n+\tfunc Inner() {\n+var Flag = \"secret\"\n+type Shape struct {\n func Old() {\n" +
+		"--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,9 @@\n+class Pad(Base):\n+    async def pad(self, s: str, n=1) -> dict[str, int]: return secret\n+    def left(self): return secret(self)\n+def unused():\n"
+	tests := "--- a/a_test.go\n+++ b/unused_test.go\n@@ -1 +1 @@ func secret\n-unused()\n Old()\n"
+	for _, name := range []string{"x.Use(1)", "Changed(1, 2)", "Map(x)", "Inner", "Flag", "Shape{}", "Pad().pad()", "left"} {
+		tests += "+\t" + name + "\n"
+	}
+	want := "\n\nTests use these declarations:\n"
+	for _, line := range []string{
+		"func (r *Route) Use(all ...map[string]interface{}) (*Route, error)", "func Changed(a, b int)", "func Map[T any](list []T) []T", "var Flag", "type Shape struct", "class Pad(Base)",
+		"async def pad(self, s: str, n=1) -> dict[str, int]", "def left(self)",
+	} {
+		want += "\n    " + line
+	}
+	if got := declared(patch, tests); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if got := declared(patch, "+++ b/Use_test.go\n Use()\n"); got != "" {
+		t.Error(got)
 	}
 }
 
@@ -494,6 +617,58 @@ func TestSince(t *testing.T) {
 	o.Since = time.Time{}
 	if report, err = Import(t.Context(), o); err != nil || report.Commits != 2 || report.Dropped[NoParent] != 1 {
 		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// TestModFiles: a submodule is no go.mod, and one that is longer than what is read is the commit's doing.
+func TestModFiles(t *testing.T) {
+	h := newHistory(t)
+	id := h.commit("base", map[string]string{"a/go.mod": "module a.test/a\n", "a/go.sum": strings.Repeat("a", maxModBytes)})
+	if err := os.Mkdir(filepath.Join(h.dir, "go.mod"), 0o755); err != nil { // without it, Git would take the submodule out again
+		t.Fatal(err)
+	}
+	h.git("update-index", "--add", "--cacheinfo", "160000,"+id+",go.mod")
+	head := h.commit("two", map[string]string{"b.go": "package a\n"})
+	objects, _, err := swebench.Open(h.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer objects.Close()
+	im := &importer{objects: objects}
+	names, err := treeOf(t.Context(), objects, head)
+	if want := []string{"a/go.mod", "a/go.sum", "b.go"}; err != nil || !slices.Equal(slices.Sorted(maps.Keys(names)), want) {
+		t.Errorf("%v, %v", names, err)
+	}
+	if _, err := im.modFiles(t.Context(), head, names); !errors.Is(err, errTooLong) {
+		t.Error(err)
+	}
+	delete(names, "a/go.sum")
+	if files, err := im.modFiles(t.Context(), head, names); err != nil || string(files["a/go.mod"]) != "module a.test/a\n" {
+		t.Errorf("%q, %v", files, err)
+	}
+}
+
+// TestDone: what this machine did not have, or had no time for, is tried again.
+func TestDone(t *testing.T) {
+	for name, c := range map[string]struct {
+		outcome Outcome
+		want    bool
+	}{
+		"a task":           {Outcome{Task: "a"}, true},
+		"another reason":   {Outcome{Reason: NoTests}, true},
+		"as long as then":  {Outcome{Reason: Slow, Limit: 60}, true},
+		"longer than then": {Outcome{Reason: Slow, Limit: 59}, false},
+		"no modules":       {Outcome{Reason: Unfetched}, false},
+		"an older Go":      {Outcome{Reason: NewerGo}, false},
+		"slow modules":     {Outcome{Reason: SlowModules}, true},
+	} {
+		im := &importer{Options: Options{Timeout: time.Minute}, state: state{Commits: map[string]Outcome{"a": c.outcome}}, failed: []string{"a"}}
+		if im.done(commit{id: "a"}) != c.want || im.done(commit{id: "b"}) {
+			t.Error(name)
+		}
+		if r := im.report([]commit{{id: "a"}, {id: "b"}}); r.Left != 1 || len(r.Dropped) > 0 || len(r.Tasks) > 0 {
+			t.Errorf("%s: %+v", name, r)
+		}
 	}
 }
 

@@ -33,8 +33,10 @@ const (
 	NoVerdict    = "tests give no verdict without the fix"
 	Slow         = "tests take too long"
 	Hungry       = "tests take too much memory"
+	Cramped      = "tests take more disk than a sandbox has"
 	NoTask       = "its files cannot be a task"
 	Unsound      = "not sound"
+	Part         = "part of a pull request that is a task"
 )
 
 // repeats is how often the tests run on each side.
@@ -43,7 +45,11 @@ const repeats = 3
 // maxDetail bounds what is told of a commit beside its reason, in bytes.
 const maxDetail = 300
 
-type commit struct{ id, parent string }
+type commit struct {
+	id, parent string
+	pull       bool   // the merge of a pull request, whose change is that from its first parent
+	within     string // the merge of the pull request that has brought it, "" for none
+}
 
 // Outcome is what became of a commit: a task, or the reason why none.
 type Outcome struct {
@@ -77,17 +83,24 @@ func (im *importer) judge(ctx context.Context, c commit, work string) (Outcome, 
 	if reason != "" {
 		return dropped(reason), nil
 	}
-	row, reason, err := im.row(ctx, c, p)
+	row, names, reason, err := im.row(ctx, c, p)
 	if err != nil || reason != "" {
 		return dropped(reason), err
 	}
-	outcome, err := im.run(ctx, row, p, work)
+	set := moduleSet{}
+	if p.parser == "gotest" {
+		if set, err = im.modulesOf(ctx, c, names, moduleOf(names, p.runnable[0])); err != nil || set.reason != "" {
+			return dropped(set.reason, set.because), err
+		}
+		row.Modules = set.folder
+	}
+	outcome, err := im.run(ctx, row, p, set.lacks, work)
 	outcome.ran = true
 	return outcome, err
 }
 
-// row is a commit as a row of SWE-bench's kind, but for the tests that are graded. The reason says why there is none.
-func (im *importer) row(ctx context.Context, c commit, p parts) (row swebench.Instance, reason string, err error) {
+// row is a commit as a row of SWE-bench's kind, but for the tests that are graded, with the names of all files at the commit. The reason says why there is none.
+func (im *importer) row(ctx context.Context, c commit, p parts) (row swebench.Instance, names map[string]bool, reason string, err error) {
 	patch, err := patchOf(ctx, im.objects, c, p.code)
 	if err != nil {
 		return tooLarge(err)
@@ -102,40 +115,45 @@ func (im *importer) row(ctx context.Context, c commit, p parts) (row swebench.In
 	}
 	problem, reason := instruction(message, patch)
 	if reason != "" {
-		return row, reason, nil
+		return row, nil, reason, nil
 	}
-	names, err := treeOf(ctx, im.objects, c.id)
+	names, err = treeOf(ctx, im.objects, c.id)
 	if err != nil {
 		return tooLarge(err)
 	}
 	pytest := false
 	if p.parser == "pytest" {
 		if pytest, err = im.pytest(ctx); err != nil {
-			return row, "", err
+			return row, nil, "", err
 		}
 	}
 	command, parser := p.command(names, pytest)
 	if command == "" {
-		return row, Several, nil
+		return row, nil, Several, nil
 	}
 	return swebench.Instance{
-		Set: "commits", ID: im.name + "-" + c.id[:12], Repo: "commits/" + im.name, BaseCommit: c.parent, Problem: problem, Patch: patch, TestPatch: tests,
+		Set: "commits", ID: im.name + "-" + c.id[:12], Repo: "commits/" + im.name, BaseCommit: c.parent, Problem: problem + declared(patch, tests), Patch: patch, TestPatch: tests,
 		TestCommand: command, LogParser: parser,
-	}, "", nil
+	}, names, "", nil
 }
 
-func tooLarge(err error) (row swebench.Instance, reason string, failed error) {
+func tooLarge(err error) (row swebench.Instance, names map[string]bool, reason string, failed error) {
 	if errors.Is(err, errTooLong) {
-		return row, TooLarge, nil
+		return row, nil, TooLarge, nil
 	}
-	return row, "", err
+	return row, nil, "", err
 }
 
-// message is what a commit says.
+// message is what a commit says; of a pull request, what its author has written.
 func (im *importer) message(ctx context.Context, c commit) (text string, err error) {
 	err = im.objects.Git(ctx, nil, func(out io.Reader) error {
 		data, err := readAll(out, maxPatch)
 		text = string(data)
+		if _, written, found := strings.Cut(text, "\n\n"); c.pull && found {
+			text = written
+		} else if c.pull {
+			text = "" // it has no title
+		}
 		return err
 	}, "log", "-1", "--no-show-signature", "--no-notes", "--no-color", "--encoding=UTF-8", "--format=%B", c.id)
 	return text, err
@@ -157,15 +175,15 @@ func (im *importer) hasPytest(ctx context.Context) func() (bool, error) {
 // unknown is a test that there is not: a task that is only looked at needs one to be graded by.
 const unknown = "rondo: not known yet"
 
-// run runs the tests of a row on both sides, and makes the task of those that show the fix every time.
-func (im *importer) run(ctx context.Context, row swebench.Instance, p parts, work string) (Outcome, error) {
+// run runs the tests of a row on both sides, and makes the task of those that show the fix every time. lacks says which module they may miss.
+func (im *importer) run(ctx context.Context, row swebench.Instance, p parts, lacks, work string) (Outcome, error) {
 	row.FailToPass = swebench.Names{unknown}
 	task, err := im.write(ctx, row, filepath.Join(work, "first"))
 	if err != nil {
 		return im.ofError(NoTask, err)
 	}
 	task.VerifierTimeout = im.Timeout
-	observer, err := tasks.Observe(ctx, task, im.Machine)
+	observer, err := tasks.Observe(ctx, task, im.machine(work))
 	if errors.Is(err, tasks.ErrSolution) {
 		return dropped(NoTask, err), nil
 	}
@@ -177,7 +195,7 @@ func (im *importer) run(ctx context.Context, row swebench.Instance, p parts, wor
 	for range repeats {
 		report, log, err := observer.Run(ctx, true)
 		if passed := named(report.Results, grade.Passed); err != nil || len(passed) == 0 {
-			return im.failsFixed(p, row.LogParser, report.Ran, log, err)
+			return im.failsFixed(p, row.LogParser, report.Ran, log, lacks, err)
 		}
 		with = append(with, report.Results)
 		if report, _, err = observer.Run(ctx, false); err != nil {
@@ -192,7 +210,7 @@ func (im *importer) run(ctx context.Context, row swebench.Instance, p parts, wor
 	if err := observer.Close(); err != nil {
 		return Outcome{}, err
 	}
-	return im.prove(ctx, row, filepath.Join(work, "last"))
+	return im.prove(ctx, row, work)
 }
 
 // unfixed is the reason of a commit without a test that shows its fix every time.
@@ -208,13 +226,21 @@ func unfixed(kept, flaky []string, without []grade.Results) string {
 
 func list(names []string) string { return strings.Join(names[:min(len(names), 5)], ", ") }
 
+// machine keeps what is unpacked of modules beside the task of a commit: both go when the commit is done.
+func (im *importer) machine(work string) tasks.Machine {
+	m := im.Machine
+	m.ModuleCache = filepath.Join(work, "modules")
+	return m
+}
+
 // prove makes the task, and a last check of it by the rules of lint.
-func (im *importer) prove(ctx context.Context, row swebench.Instance, folder string) (Outcome, error) {
+func (im *importer) prove(ctx context.Context, row swebench.Instance, work string) (Outcome, error) {
+	folder := filepath.Join(work, "last")
 	task, err := im.write(ctx, row, folder)
 	if err != nil {
 		return im.ofError(NoTask, err)
 	}
-	report := tasks.Lint(ctx, task, tasks.LintOptions{Machine: im.Machine, Repeats: 1})
+	report := tasks.Lint(ctx, task, tasks.LintOptions{Machine: im.machine(work), Repeats: 1})
 	if err := ctx.Err(); err != nil {
 		return Outcome{}, err
 	}
@@ -244,7 +270,7 @@ func (im *importer) ofError(reason string, err error) (Outcome, error) {
 	var path *fs.PathError
 	var link *os.LinkError
 	switch class := fault.Of(err); {
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled), errors.Is(err, tasks.ErrModules):
 		return Outcome{}, err
 	case class == events.ForfeitTimeout:
 		one := dropped(Slow, "more than ", im.Timeout)
@@ -264,14 +290,21 @@ func (im *importer) ofError(reason string, err error) (Outcome, error) {
 var missing = regexp.MustCompile(`\[setup failed\]|no required module provides package|cannot find (?:module|package)|GOPROXY=off|missing go\.sum entry|ModuleNotFoundError: No module named`)
 
 // failsFixed says why no test passed although the fix is there.
-func (im *importer) failsFixed(p parts, parser string, ran bool, log string, err error) (Outcome, error) {
+func (im *importer) failsFixed(p parts, parser string, ran bool, log, lacks string, err error) (Outcome, error) {
 	if err != nil {
 		if one, err := im.ofError(FailsFixed, err); err != nil || one.Reason != FailsFixed {
 			return one, err
 		}
 	}
 	last := log[max(0, len(log)-maxDetail):]
+	if err != nil && !errors.Is(err, grade.ErrNoEvidence) {
+		last = err.Error()
+	}
 	switch {
+	case strings.Contains(log, "no space left on device"):
+		return dropped(Cramped), nil
+	case lacks != "" && missing.MatchString(log):
+		return dropped(Unfetched, lacks), nil
 	case p.dependencies:
 		return dropped(Dependencies, last), nil
 	case missing.MatchString(log):
@@ -331,11 +364,34 @@ func function(name string) string {
 	return name
 }
 
-// wordsOf are the names in a patch.
+// begins is a line that begins a function, or the end of what stood before it.
+var begins = regexp.MustCompile(`^\s*(?:async\s+)?(?:def|func|class)\b|^[^\s]`)
+
+// wordsOf are the names in the lines that a patch changes, and in those that begin the functions around them: a function that only stands before what is added is not changed.
 func wordsOf(patch string) map[string]bool {
 	words := map[string]bool{}
-	for word := range strings.FieldsFuncSeq(patch, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
-		words[word] = true
+	add := func(text string) {
+		for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+			words[word] = true
+		}
+	}
+	around := ""
+	for line := range strings.Lines(patch) {
+		if header, hunk := strings.CutPrefix(line, "@@ "); hunk {
+			_, around, _ = strings.Cut(header, "@@")
+			continue
+		}
+		if strings.HasPrefix(line, "+++ ") || strings.HasPrefix(line, "--- ") || !strings.ContainsAny(line[:1], "+- ") {
+			continue
+		}
+		text := line[1:]
+		if line[0] != '-' && begins.MatchString(text) {
+			around = text
+		}
+		if line[0] != ' ' && strings.TrimSpace(text) != "" {
+			add(text)
+			add(around)
+		}
 	}
 	return words
 }

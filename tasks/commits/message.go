@@ -3,6 +3,7 @@ package commits
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -31,7 +32,9 @@ var (
 	picked    = regexp.MustCompile(`^\((?:cherry picked|backported) from commit [0-9a-f]+\)$`)
 	issue     = regexp.MustCompile(`#\d|/issues/\d`)
 	patchLine = regexp.MustCompile(`(?m)^\s*(?:diff --git |@@ -\d+|index [0-9a-f]{7,}\.\.)`)
-	comments  = []string{"//", "/*", "*", "#", `"""`, "'''"}
+	// template is what the form of a pull request has and its author did not choose.
+	template = regexp.MustCompile(`(?s:<!--.*?-->)|(?m:^[ \t]*[-*] \[ \].*\n?)`)
+	comments = []string{"//", "/*", "*", "#", `"""`, "'''"}
 )
 
 // instruction makes a task's instruction of a commit's message: its subject and its body without trailers, but for those that name an issue. The reason says why there is none.
@@ -41,7 +44,7 @@ func instruction(message, patch string) (text, reason string) {
 			return -1
 		}
 		return r
-	}, strings.ToValidUTF8(message, "\ufffd"))
+	}, template.ReplaceAllString(strings.ToValidUTF8(message, "\ufffd"), ""))
 	paragraphs := strings.Split(strings.TrimSpace(message), "\n\n")
 	if last := len(paragraphs) - 1; last > 0 {
 		paragraphs[last] = withoutTrailers(paragraphs[last])
@@ -115,6 +118,42 @@ func addedCode(patch string) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// declaration is a line of Go or Python that declares a name, but for what the name stands for.
+var declaration = regexp.MustCompile(`^(?:func (?:\([^)]*\) )?(\w+)[\[(].*?(?: \{|$)|(?:type|var|const) (\w+)\b(?: (?:struct|interface)\b)?|` +
+	`\s*(?:async )?def (\w+)\(.*\)(?:\s*->[^:]*)?:|class (\w+)\b[^:]*:)`)
+
+// Bounds of what an instruction tells of a fix's declarations.
+const (
+	maxDeclared    = 20
+	maxDeclaration = 300 // bytes of one
+)
+
+// declared tells of the declarations that a fix adds or changes and that the lines which its tests add name: nobody could guess them. "" is none.
+func declared(patch, tests string) string {
+	used := map[string]bool{}
+	for line := range strings.Lines(tests) {
+		if strings.HasPrefix(line, "+") && !strings.HasPrefix(line, "+++ ") {
+			maps.Copy(used, wordsOf("+"+line[1:]))
+		}
+	}
+	var list []string
+	for line := range strings.Lines(patch) {
+		added, found := strings.CutPrefix(strings.TrimRight(line, "\r\n"), "+")
+		m := declaration.FindStringSubmatch(added)
+		if !found || m == nil || !used[cmp.Or(m[1:]...)] || len(m[0]) > maxDeclaration {
+			continue
+		}
+		one := strings.TrimRight(strings.TrimSpace(m[0]), " {:")
+		if !slices.Contains(list, one) && len(list) < maxDeclared {
+			list = append(list, one)
+		}
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return "\n\nTests use these declarations:\n\n    " + strings.Join(list, "\n    ")
 }
 
 // nameOf is a repository's name by its folder, as a part of the names of tasks.

@@ -220,7 +220,7 @@ func readAll(out io.Reader, most int64) ([]byte, error) {
 	return data, err
 }
 
-// treeOf lists the names of all files at a commit.
+// treeOf lists the names of all files at a commit; submodules are none.
 func treeOf(ctx context.Context, objects *swebench.Objects, id string) (names map[string]bool, err error) {
 	err = objects.Git(ctx, nil, func(out io.Reader) error {
 		list, err := readAll(out, maxTree)
@@ -228,11 +228,13 @@ func treeOf(ctx context.Context, objects *swebench.Objects, id string) (names ma
 			return err
 		}
 		names = map[string]bool{}
-		for name := range bytes.SplitSeq(list, []byte{0}) {
-			names[string(name)] = true
+		for entry := range bytes.SplitSeq(list, []byte{0}) {
+			if kind, name, found := strings.Cut(string(entry), "\t"); found && strings.Contains(kind, " blob ") {
+				names[name] = true
+			}
 		}
 		return nil
-	}, "ls-tree", "-r", "-z", "--name-only", "--full-tree", id)
+	}, "ls-tree", "-r", "-z", "--full-tree", id)
 	return names, err
 }
 

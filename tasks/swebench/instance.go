@@ -41,6 +41,8 @@ type Instance struct {
 	Image string `json:"docker_image" yaml:"docker_image"`
 	// Hidden are paths in the image that would show the tests: the task has an image without them. Protected are files of the workspace that run them.
 	Hidden, Protected []string `json:"-" yaml:"-"`
+	// Modules is a folder of this machine that holds the modules of Go which the tests need, as a module proxy has them; "" for none.
+	Modules string `json:"-" yaml:"-"`
 	// Set names the data set; "" is swebench.
 	Set string `json:"-" yaml:"-"`
 }

@@ -80,6 +80,33 @@ func checkOut(ctx context.Context, source, commit, into string) error {
 	}, "cat-file", "--batch")
 }
 
+// ErrFileSize says that files of a repository have more bytes than are read.
+var ErrFileSize = errors.New("too many bytes")
+
+// Files reads files of a commit that have at most so many bytes together; names are plain ones, of a line each, of files that it has.
+func (o *Objects) Files(ctx context.Context, commit string, names []string, most int) (map[string][]byte, error) {
+	var wanted bytes.Buffer
+	for _, name := range names {
+		fmt.Fprintf(&wanted, "%s:%s\n", commit, name)
+	}
+	files := map[string][]byte{}
+	err := o.Git(ctx, &wanted, func(out io.Reader) error {
+		reader := bufio.NewReader(out)
+		for _, name := range names {
+			data, err := nextBlob(reader)
+			if most -= len(data); err == nil && most < 0 {
+				err = ErrFileSize
+			}
+			if err != nil {
+				return fmt.Errorf("%q at %s: %w", name, commit, err)
+			}
+			files[name] = data
+		}
+		return nil
+	}, "cat-file", "--batch")
+	return files, err
+}
+
 // gitFolder finds the folder of a repository's objects and refs, "" where the source is no repository. One that is elsewhere is
 // refused: whoever made the source could name any folder of this machine.
 func gitFolder(source string) (string, error) {
@@ -150,7 +177,7 @@ func nextBlob(r *bufio.Reader) ([]byte, error) {
 	}
 	size, err := strconv.Atoi(fields[2])
 	if err != nil || size < 0 || size > maxFile {
-		return nil, fmt.Errorf("%s bytes, the limit is %d", fields[2], maxFile)
+		return nil, fmt.Errorf("%w: %s, the limit is %d", ErrFileSize, fields[2], maxFile)
 	}
 	data := make([]byte, size+1)
 	_, err = io.ReadFull(r, data)

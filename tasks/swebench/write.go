@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -48,11 +50,66 @@ func (i Instance) Write(ctx context.Context, dir string, repos Repositories) (er
 				return err
 			}
 		}
+		if i.Modules != "" {
+			if err := linkTree(i.Modules, filepath.Join(folder, modulesFolder)); err != nil {
+				return err
+			}
+		}
 		if source == "" {
 			return nil // the image has it
 		}
 		return checkOut(ctx, source, i.BaseCommit, filepath.Join(folder, "environment/repo"))
 	})
+}
+
+// modulesFolder is where a task's folder has its modules of Go.
+const modulesFolder = "environment/modules"
+
+// linkTree shows the files of a folder in another one: the tasks of a repository have mostly the same modules.
+func linkTree(from, to string) error {
+	return filepath.WalkDir(from, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		inside, err := filepath.Rel(from, name)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return os.MkdirAll(filepath.Join(to, inside), 0o755)
+		}
+		return LinkFile(name, filepath.Join(to, inside))
+	})
+}
+
+// LinkFile makes a file appear at another place, too, or a copy of it where the disk, or another one, has no such links.
+func LinkFile(from, to string) error {
+	err := os.Link(from, to)
+	if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return CopyFile(from, to)
+}
+
+// CopyFile copies a file until it is on the disk. Where that fails, nothing is left of the copy.
+func CopyFile(from, to string) (err error) {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	file, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, source)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return errors.Join(err, os.Remove(to))
+	}
+	return nil
 }
 
 // files are the task's files but the repository, which is among them or else in the image.
@@ -101,6 +158,9 @@ func (i Instance) settings(parser string, repository bool) (string, error) {
 		rondo["image"], environment["docker_image"] = true, i.Image
 	case parser == "gotest":
 		rondo["toolchains"] = []string{"go"}
+		if i.Modules != "" {
+			rondo["modules"] = modulesFolder
+		}
 	}
 	text, err := toml.Marshal(map[string]any{
 		"schema_version": "1.4",
