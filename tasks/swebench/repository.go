@@ -84,13 +84,13 @@ func checkOut(ctx context.Context, source, commit, into string) error {
 var ErrFileSize = errors.New("too many bytes")
 
 // Files reads files of a commit that have at most so many bytes together; names are plain ones, of a line each, of files that it has.
-func (o *Objects) Files(ctx context.Context, commit string, names []string, most int) (map[string][]byte, error) {
+func (b *Objects) Files(ctx context.Context, commit string, names []string, most int) (map[string][]byte, error) {
 	var wanted bytes.Buffer
 	for _, name := range names {
 		fmt.Fprintf(&wanted, "%s:%s\n", commit, name)
 	}
 	files := map[string][]byte{}
-	err := o.Git(ctx, &wanted, func(out io.Reader) error {
+	err := b.Git(ctx, &wanted, func(out io.Reader) error {
 		reader := bufio.NewReader(out)
 		for _, name := range names {
 			data, err := nextBlob(reader)
