@@ -145,7 +145,12 @@ func (f *fetcher) get(ctx context.Context, key string, sides []map[string][]byte
 		return moduleSet{}, err
 	}
 	defer os.RemoveAll(work)
-	set, err := f.fetch(ctx, work, key, sides, module)
+	// Telemetry of the go command would write into this folder when the command has ended, and the folder is removed.
+	err = writeFiles(work, map[string][]byte{".config/go/telemetry/mode": []byte("off")})
+	var set moduleSet
+	if err == nil {
+		set, err = f.fetch(ctx, work, key, sides, module)
+	}
 	if err != nil {
 		return moduleSet{}, fmt.Errorf("fetch modules of Go: %w", err)
 	}
