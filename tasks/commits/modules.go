@@ -61,7 +61,7 @@ type fetcher struct {
 	sets map[string]moduleSet
 }
 
-// close removes the folders of sets. What tasks have of them stays, and what another import may need.
+// close removes the folders of sets. Tasks keep their links to the files, and the folder of all sets stays for the next import.
 func (f *fetcher) close() {
 	for _, set := range f.sets {
 		if set.folder != "" {
@@ -238,8 +238,8 @@ func (f *fetcher) download(ctx context.Context, work, cache, top, module string)
 	return set, nil
 }
 
-// isMachines reports whether what the go command says is of a network, a proxy or a disk that does not work, and so nothing of a commit. What a server has to tell beside its
-// answer is no matter: some tell of networks that did not work for them.
+// isMachines reports whether what the go command says is of a network, a proxy or a disk that does not work, and so nothing of a commit. The text that a server sends
+// with its answer does not count: some servers tell of networks that did not work for them.
 func isMachines(said string) bool {
 	said, _, _ = strings.Cut(said, "server response:")
 	return !definite.MatchString(said) && broken.MatchString(said)
@@ -360,7 +360,7 @@ func (f *fetcher) run(ctx context.Context, work, cache, dir string, from proxies
 	command := exec.CommandContext(ctx, filepath.Join(f.user["GOROOT"], "bin", "go"), args...)
 	command.Dir, command.WaitDelay = dir, 5*time.Second
 	command.Env = []string{"HOME=" + work, "GOROOT=" + f.user["GOROOT"], "GOPATH=" + filepath.Join(work, "path"), "GOCACHE=" + filepath.Join(work, "build"), "GOMODCACHE=" + cache, "GOPROXY=" + from.list,
-		"GOFLAGS=-modcacherw", "GOENV=off", "GOWORK=off", "GOTOOLCHAIN=local", "GOVCS=*:off", "GOAUTH=off", "GOTELEMETRY=off",
+		"GOFLAGS=-modcacherw", "GOENV=off", "GOWORK=off", "GOTOOLCHAIN=local", "GOVCS=*:off", "GOAUTH=off",
 		"GONOPROXY=none", "GONOSUMDB=" + f.user["GONOSUMDB"] + "," + f.user["GONOPROXY"], "GOSUMDB=" + f.user["GOSUMDB"]}
 	if from.here {
 		command.Env = append(command.Env, "GOSUMDB=off") // it would be asked for what go.sum does not have
@@ -554,7 +554,7 @@ func shorten(name string) error {
 	return os.WriteFile(name, data, 0o644)
 }
 
-// publish puts a copy of a file at a place that others read. What is there is whole; that of another size is replaced.
+// publish puts a copy of a file at a place that others read. A file of the same size stays there, and another is replaced.
 func publish(name, place string) error {
 	fetched, err := os.Stat(name)
 	if err != nil {
@@ -563,12 +563,5 @@ func publish(name, place string) error {
 	if there, err := os.Lstat(place); err == nil && there.Size() == fetched.Size() {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
-		return err
-	}
-	half := place + ".new"
-	if err := swebench.CopyFile(name, half); err != nil {
-		return err
-	}
-	return os.Rename(half, place)
+	return swebench.CopyFile(name, place)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
+	"github.com/rondo-rl/rondo/storage/whole"
 	"github.com/rondo-rl/rondo/tasks/taskfolder"
 )
 
@@ -91,25 +92,17 @@ func LinkFile(from, to string) error {
 	return CopyFile(from, to)
 }
 
-// CopyFile copies a file until it is on the disk. Where that fails, nothing is left of the copy.
-func CopyFile(from, to string) (err error) {
+// CopyFile copies a file. The copy is there whole or not at all.
+func CopyFile(from, to string) error {
 	source, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
-	file, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
-	if err != nil {
+	return whole.File(to, func(w io.Writer) error {
+		_, err := io.Copy(w, source)
 		return err
-	}
-	_, err = io.Copy(file, source)
-	if err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		return errors.Join(err, os.Remove(to))
-	}
-	return nil
+	})
 }
 
 // files are the task's files but the repository, which is among them or else in the image.
