@@ -43,6 +43,7 @@ type command struct {
 type stream struct {
 	output
 	pipe *os.File
+	over chan struct{} // the command has ended
 	done chan struct{}
 }
 
@@ -301,12 +302,13 @@ func (a *agent) backgroundLog(c *command) (file *os.File, err error) {
 }
 
 func (s *stream) begin(pipe *os.File, limit int, flood chan<- struct{}) {
-	s.pipe, s.limit, s.done = pipe, limit, make(chan struct{})
+	s.pipe, s.limit, s.over, s.done = pipe, limit, make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(s.done)
 		defer pipe.Close()
 		if s.drain(pipe) {
 			flood <- struct{}{}
+			<-s.over // a pipe that is closed before would end the command in the place of who is told
 		}
 		rest(pipe, func(data []byte) { _, _ = s.Write(data) })
 	}()
@@ -333,6 +335,7 @@ func rest(pipe *os.File, take func([]byte)) {
 
 // finish waits for the end of the stream, but no longer than the drain time.
 func (s *stream) finish() []byte {
+	close(s.over)
 	_ = s.pipe.SetReadDeadline(time.Now().Add(drainTime))
 	<-s.done
 	return s.text()

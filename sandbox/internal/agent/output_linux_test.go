@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
+	"time"
 )
 
 // TestOutputKeepsBothEnds compares with the plain way: keep everything, then cut, whatever pieces it came in.
@@ -42,5 +44,29 @@ func TestFloodIsNotReadForEver(t *testing.T) {
 	o, source := output{limit: 100}, &endless{}
 	if !o.drain(source) || source.read > 100*floodFactor+64<<10 {
 		t.Errorf("read %d bytes", source.read)
+	}
+}
+
+// TestFloodIsEndedByItsLimit: a pipe that nobody reads any more stays open until the command has ended, so that its limit ends it and not a SIGPIPE.
+func TestFloodIsEndedByItsLimit(t *testing.T) {
+	reading, writing, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writing.Close()
+	var s stream
+	flood := make(chan struct{}, 1)
+	s.begin(reading, 1, flood)
+	if _, err := writing.Write(make([]byte, floodFactor+1)); err != nil {
+		t.Fatal(err)
+	}
+	<-flood
+	select {
+	case <-s.done:
+		t.Error("the pipe is closed before the command has ended")
+	case <-time.After(50 * time.Millisecond):
+	}
+	if got := s.finish(); !bytes.Contains(got, []byte("bytes dropped")) {
+		t.Errorf("output: %q", got)
 	}
 }
