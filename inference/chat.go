@@ -149,6 +149,7 @@ type Response struct {
 	took           time.Duration // until it was there
 	asked          int           // bytes of the request
 	share          *memory.Share
+	parts          int // requests that sampled it, where they are counted
 	beside         *beside
 	lifted         []int32  // ids of the prompt that were read as digits alone, so that none is below 0
 	PromptTokenIDs tokenIDs `json:"prompt_token_ids"`

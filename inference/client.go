@@ -234,6 +234,12 @@ func (c *Client) post(ctx context.Context, url string, body body, answer any, sh
 	if resp.StatusCode != http.StatusOK {
 		return refused(ctx, resp, url, c.APIKey)
 	}
+	if s, ok := answer.(*streamed); ok {
+		if streams(resp) {
+			return c.stream(ctx, cancel, url, resp, c.mostStreamed(body.size()), s, share)
+		}
+		answer = &s.whole
+	}
 	silence := cmp.Or(c.BetweenBytes, bodyTime)
 	stop := func() { cancel(TimeLimit("between_bytes", silence)) }
 	return c.read(ctx, url, &timed{resp.Body, silence, stop}, resp.ContentLength, c.most(body.size()), answer, share)
@@ -253,7 +259,15 @@ func (c *Client) most(request int) int64 {
 	if c.MaxTokens <= 0 {
 		return maxResponse
 	}
-	return min(maxResponse, leastResponse+perToken*int64(c.MaxTokens)+perByte*int64(request)+c.Beside)
+	return min(maxResponse, c.mostStreamed(request)+c.Beside)
+}
+
+// mostStreamed is the size of the largest answer that comes as a stream, of which no more than an event is kept as text.
+func (c *Client) mostStreamed(request int) int64 {
+	if c.MaxTokens <= 0 {
+		return maxResponse
+	}
+	return leastResponse + perToken*int64(c.MaxTokens) + perByte*int64(request)
 }
 
 // byteOrderMark begins the JSON of some proxies.
@@ -273,10 +287,8 @@ func (c *Client) read(ctx context.Context, url string, body io.Reader, length, m
 	switch {
 	case errors.Is(err, memory.ErrLong):
 		return &Failure{Class: events.ClassBadResponse, Permanent: true, Err: fmt.Errorf("%s answered more than %d bytes, the most that this request can have for an answer", url, most)}
-	case errors.Is(err, memory.ErrTooLarge):
-		return &Failure{Class: events.ClassBadResponse, Permanent: true, Err: fmt.Errorf("the answer of %s takes more than %d MiB of memory", url, answerMemory>>20)}
 	case err != nil:
-		return &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("read answer of %s: %w", url, struck(ctx, err))}
+		return unread(ctx, url, err)
 	}
 	if status, said := vocabulary.ErrorBody(text); status > 0 {
 		return refusedAs(ctx, status, fmt.Sprintf("%s answered 200 with an error", url), said, c.APIKey)
@@ -286,6 +298,14 @@ func (c *Client) read(ctx context.Context, url string, body io.Reader, length, m
 	}
 	share.Shrink(int64(cap(text)))
 	return nil
+}
+
+// unread is the failure of an answer that could not be read to its end.
+func unread(ctx context.Context, url string, err error) *Failure {
+	if errors.Is(err, memory.ErrTooLarge) {
+		return &Failure{Class: events.ClassBadResponse, Permanent: true, Err: fmt.Errorf("the answer of %s takes more than %d MiB of memory", url, answerMemory>>20)}
+	}
+	return &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("read answer of %s: %w", url, struck(ctx, err))}
 }
 
 // decode reads an answer, of which a list may have been taken out. One that is no plain list goes the long way, with all of the text.

@@ -10,7 +10,7 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// An answer that the server aborts half way, as servers do that take up new weights, is gone on with from the tokens that there are.
+// An answer that the server aborts half way, as servers do that take up new weights, is gone on with from the tokens that there are. So is one of which the log has pieces.
 const (
 	// maxParts bounds how often.
 	maxParts = 16
@@ -73,7 +73,7 @@ func (p *parts) add(r *Response) error {
 
 // response is the answer of all parts, which ends as the last one does. Its message is still to be read.
 func (p *parts) response(prompt []int32, last *Response) *Response {
-	r := &Response{sent: p.sent, took: p.took, PromptTokenIDs: prompt, Choices: choices{{FinishReason: last.Choices[0].FinishReason, StopReason: last.Choices[0].StopReason, TokenIDs: p.ids}}}
+	r := &Response{sent: p.sent, took: p.took, parts: p.count, PromptTokenIDs: prompt, Choices: choices{{FinishReason: last.Choices[0].FinishReason, StopReason: last.Choices[0].StopReason, TokenIDs: p.ids}}}
 	r.Choices[0].Logprobs.Content = p.entries
 	r.beside = &p.beside
 	r.Usage.PromptTokens, r.Usage.CompletionTokens = tokenCount(len(prompt)), tokenCount(len(p.ids))
@@ -83,31 +83,40 @@ func (p *parts) response(prompt []int32, last *Response) *Response {
 	return r
 }
 
-// whole is an answer to its end: where the server aborts it, a prompt that ends with what was sampled so far asks for the rest. Each part has the versions that sampled it. An answer that
-// stays aborted is returned so, as are one of which there is nothing yet and one whose tokens cannot be used.
-func (s sampler) whole(ctx context.Context, prompt []int32, most, routed int, answer *Response) (*Response, error) {
-	if !answer.Aborted() {
-		return answer, nil
-	}
-	var p parts
+// whole is an answer to its end: p is what there is of it. Where the server aborts it, a prompt that ends with what was sampled so far asks for the rest. Each part has the versions that sampled it.
+// An answer that stays aborted is returned so, as are one of which there is nothing yet and one whose tokens cannot be used. What a request has sampled that breaks off is recorded.
+func (s sampler) whole(ctx context.Context, prompt []int32, most, routed int, p parts) (*Response, error) {
+	asked := 0
 	for rest := partRest; ; rest = min(2*rest, mostPartRest) {
+		left := most - len(p.ids)
+		if left < 1 && len(p.ids) > 0 {
+			return p.response(prompt, &Response{Choices: choices{{FinishReason: "length"}}}), nil
+		}
+		s.recorder.request(len(p.ids), time.Now())
+		s.reseed(len(p.ids))
+		var answer *Response
+		var err error
+		behind := slices.Concat(prompt, p.ids)
+		if asked == 0 {
+			answer, err = s.sample(ctx, behind, left, p.beside.covered(routed))
+		} else {
+			answer, err = s.again(ctx, behind, left, p.beside.covered(routed), rest)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if asked++; p.count == 0 && !answer.Aborted() {
+			answer.PromptTokenIDs = prompt
+			return answer, nil
+		}
 		if err := p.add(answer); err != nil {
 			return nil, malformed(s.base, err)
 		}
-		left := most - len(p.ids)
 		switch {
 		case !answer.Aborted():
 			return p.response(prompt, answer), nil
-		case len(p.ids) == 0 || p.count > maxParts:
+		case len(p.ids) == 0 || asked > maxParts:
 			return answer, nil
-		case left < 1:
-			answer.Choices[0].FinishReason = "length"
-			return p.response(prompt, answer), nil
-		}
-		asked := slices.Concat(prompt, p.ids)
-		var err error
-		if answer, err = s.again(ctx, asked, left, p.beside.covered(routed), rest); err != nil {
-			return nil, err
 		}
 	}
 }
