@@ -175,8 +175,10 @@ func TestUnresumable(t *testing.T) {
 		"presence-penalty":   {func(c *runfile.RunConfig) { c.Sampling.PresencePenalty = &half }, 1},
 		"frequency-penalty":  {func(c *runfile.RunConfig) { c.Sampling.FrequencyPenalty = &half }, 1},
 		"stop-text":          {func(c *runfile.RunConfig) { c.Sampling.Stop = []string{"END"} }, 1},
-		"grammar":            {func(c *runfile.RunConfig) { c.Sampling.ExtraBody = map[string]any{"structured_outputs": map[string]any{}} }, 1},
-		"columns":            {func(c *runfile.RunConfig) { c.TokenColumns = &runfile.TokenColumns{TopLogprobs: 2} }, 1},
+		"grammar": {func(c *runfile.RunConfig) {
+			c.Sampling.ExtraBody = map[string]any{"structured_outputs": map[string]any{}}
+		}, 1},
+		"columns": {func(c *runfile.RunConfig) { c.TokenColumns = &runfile.TokenColumns{TopLogprobs: 2} }, 1},
 	} {
 		s := thinker(t, "Qwen3", 0)
 		s.Streams = tokenstest.RefusesStream
