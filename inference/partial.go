@@ -83,8 +83,8 @@ func (p *parts) response(prompt []int32, last *Response) *Response {
 	return r
 }
 
-// whole is an answer to its end: p is what there is of it. Where the server aborts it, a prompt that ends with what was sampled so far asks for the rest. Each part has the versions that sampled it.
-// An answer that stays aborted is returned so, as are one of which there is nothing yet and one whose tokens cannot be used. What a request has sampled that breaks off is recorded.
+// whole is an answer to its end: p is what there is of it. Where the server aborts it, a prompt that ends with what was sampled so far asks for the rest. Each part has the versions that
+// sampled it. An answer that stays aborted is returned so, as are one of which there is nothing yet and one whose tokens cannot be used.
 func (s sampler) whole(ctx context.Context, prompt []int32, most, routed int, p parts) (*Response, error) {
 	asked := 0
 	for rest := partRest; ; rest = min(2*rest, mostPartRest) {

@@ -83,7 +83,8 @@ func (conv Conversation) begun(prompt []int32, r *recorder) (p parts, err error)
 		return p, nil
 	}
 	if conv.Engine == EngineSGLang || conv.Engine == EngineLlamaCPP {
-		return p, &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("a server of another kind has sampled %d tokens of the answer, and %s cannot go on behind them: name servers of one kind in the run file", len(u.TokenIDs), conv.Engine)}
+		return p, &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("a server of another kind has sampled %d tokens of the answer, and "+
+			"%s cannot go on behind them: name servers of one kind in the run file", len(u.TokenIDs), conv.Engine)}
 	}
 	r.told = len(u.TokenIDs)
 	p.ids, p.count, p.sent, p.took = slices.Clone(u.TokenIDs), u.Parts, u.StartedAt, u.Took
