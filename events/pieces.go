@@ -87,7 +87,13 @@ func (u *UnderWay) With(p PieceSampled) (*UnderWay, error) {
 	return &next, nil
 }
 
-// pieced folds a piece. It is progress: tries that failed before it count no more.
+// progressTokens is how many tokens of an answer under way are progress. Less may be all that a server gives that dies in each try.
+const progressTokens = 64
+
+// Advanced reports whether pieces with so many tokens are recorded since the last failed try, or since the last turn.
+func (r *Rollout) Advanced() bool { return r.advanced >= progressTokens }
+
+// pieced folds a piece. Where the answer has advanced, tries that failed before count no more.
 func (r *Rollout) pieced(e Event) error {
 	p, err := Data[PieceSampled](e)
 	if err == nil && p.Turn != len(r.Turns) {
@@ -98,7 +104,9 @@ func (r *Rollout) pieced(e Event) error {
 	}
 	r.UnderWay, err = r.UnderWay.With(p)
 	r.pieces++
-	r.Tries = 0
+	if r.advanced += len(p.TokenIDs); r.Advanced() {
+		r.Tries = 0
+	}
 	return err
 }
 

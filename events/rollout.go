@@ -49,8 +49,8 @@ type Rollout struct {
 	// toolTime is what the tools of its own turns took, the first toolsTimed turns.
 	toolTime   time.Duration
 	toolsTimed int
-	// pieces counts those of all answers.
-	pieces int
+	// pieces counts those of all answers, and advanced the tokens that are in them since the last failed try or turn.
+	pieces, advanced int
 	// notes are those of the fold, by their type.
 	notes *sync.Map
 }
@@ -109,7 +109,7 @@ func (r *Rollout) apply(e Event) error {
 	case TurnSampledType:
 		var t TurnSampled
 		t, err = Data[TurnSampled](e)
-		r.Turns, used, r.UnderWay = append(r.Turns, t), t.SamplingTime(), nil
+		r.Turns, used, r.UnderWay, r.advanced = append(r.Turns, t), t.SamplingTime(), nil, 0
 	case RolloutCopiedType:
 		var c RolloutCopied
 		c, err = Data[RolloutCopied](e)
@@ -155,6 +155,7 @@ func (r *Rollout) retried(e Event) error {
 	retried, err := Data[RolloutRetried](e)
 	if retried.Behind == 0 {
 		r.Tries++
+		r.advanced = 0
 		return err
 	}
 	r.Restarts++

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/inference/memory"
 	"github.com/rondo-rl/rondo/inference/vocabulary"
@@ -42,8 +43,8 @@ const (
 // answers is the budget of the process, whichever service asks.
 var answers = memory.New(AnswersMemory, answerMemory)
 
-// bodyTime is how long a server may be silent within an answer, where the caller does not say.
-const bodyTime = 2 * time.Minute
+// bodyTime is how long a server may be silent within an answer that is no stream, where the caller does not say.
+const bodyTime = runfile.DefaultBetweenBytes
 
 // timeLimit is a limit of a run's turns that struck.
 type timeLimit struct {
@@ -100,6 +101,8 @@ type Failure struct {
 	// OnlyOpenAI: the server refused fields that OpenAI's own API does not have; WithoutExtras is a request that it may take.
 	OnlyOpenAI bool
 	Err        error
+
+	said string // the server's own words
 }
 
 // Why a server refuses a request: it is Permanent.
@@ -122,7 +125,7 @@ type Client struct {
 	// Beside is how many bytes more an answer may have, for token columns.
 	Beside int64
 	// FirstByte bounds the time from a request to the header of its answer, which servers that do not stream send when they have sampled all of it; 0 does not. BetweenBytes bounds
-	// the silence within an answer; 0 is two minutes. The context bounds the whole.
+	// the silence within an answer; 0 is two minutes, and none within a stream, where a server may pause. The context bounds the whole.
 	FirstByte, BetweenBytes time.Duration
 }
 
@@ -382,10 +385,11 @@ func refused(ctx context.Context, resp *http.Response, url, key string) *Failure
 // refusedAs reads what a server says with a status, or in place of one. A request that is wrong will not become right. Everything else may: a key is
 // corrected, a model loaded, a server comes back.
 func refusedAs(ctx context.Context, status int, said string, body []byte, key string) *Failure {
-	if reason := reasonOf(ctx, body, key); reason != "" {
+	reason := reasonOf(ctx, body, key)
+	if reason != "" {
 		said += ": " + reason
 	}
-	f := &Failure{Class: events.ClassEndpoint, Status: status, Err: errors.New(said)}
+	f := &Failure{Class: events.ClassEndpoint, Status: status, Err: errors.New(said), said: reason}
 	f.Overflow = vocabulary.OverflowOf(status, body)
 	wrong := status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge || status == http.StatusUnprocessableEntity
 	switch {

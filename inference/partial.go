@@ -23,7 +23,7 @@ const (
 // parts are what was sampled of one answer.
 type parts struct {
 	ids      []int32
-	entries  []sampledEntry
+	logprobs []float32
 	versions []versionSpan
 	known    bool // the version of some token
 	broken   bool // spans of a part do not fit it
@@ -49,10 +49,7 @@ func (p *parts) add(r *Response) error {
 	p.count++
 	p.beside.follow(r.beside)
 	begin := len(p.ids)
-	p.ids = append(p.ids, ids...)
-	for i := range logprobs {
-		p.entries = append(p.entries, sampledEntry{Logprob: (*logprob)(&logprobs[i])})
-	}
+	p.ids, p.logprobs = append(p.ids, ids...), append(p.logprobs, logprobs...)
 	if len(ids) == 0 {
 		return nil
 	}
@@ -73,8 +70,9 @@ func (p *parts) add(r *Response) error {
 
 // response is the answer of all parts, which ends as the last one does. Its message is still to be read.
 func (p *parts) response(prompt []int32, last *Response) *Response {
-	r := &Response{sent: p.sent, took: p.took, parts: p.count, PromptTokenIDs: prompt, Choices: choices{{FinishReason: last.Choices[0].FinishReason, StopReason: last.Choices[0].StopReason, TokenIDs: p.ids}}}
-	r.Choices[0].Logprobs.Content = p.entries
+	end := &last.Choices[0]
+	r := &Response{sent: p.sent, took: p.took, parts: p.count, PromptTokenIDs: prompt, Choices: choices{{FinishReason: end.FinishReason, StopReason: end.StopReason, TokenIDs: p.ids}}}
+	r.Choices[0].logprobs = p.logprobs
 	r.beside = &p.beside
 	r.Usage.PromptTokens, r.Usage.CompletionTokens = tokenCount(len(prompt)), tokenCount(len(p.ids))
 	if p.known || p.broken {
@@ -92,7 +90,7 @@ func (s sampler) whole(ctx context.Context, prompt []int32, most, routed int, p 
 		if left < 1 && len(p.ids) > 0 {
 			return p.response(prompt, &Response{Choices: choices{{FinishReason: "length"}}}), nil
 		}
-		s.recorder.request(len(p.ids), time.Now())
+		s.recorder.begins(len(p.ids))
 		s.reseed(len(p.ids))
 		var answer *Response
 		var err error
@@ -121,19 +119,46 @@ func (s sampler) whole(ctx context.Context, prompt []int32, most, routed int, p 
 	}
 }
 
-// again asks for the rest of an answer, and waits for a server that takes no requests for a while.
-func (s sampler) again(ctx context.Context, prompt []int32, most, routed int, rest time.Duration) (*Response, error) {
+// again asks for the rest of an answer, and waits for a server that takes no requests for a while. Where more of the answer is recorded, the next request is behind that.
+func (s sampler) again(ctx context.Context, prompt []int32, most, routed int, rest time.Duration) (answer *Response, err error) {
+	if err := leave(ctx, rest); err != nil {
+		return nil, err
+	}
+	away := func(f *Failure) bool { return (f.Away || f.Throttled) && !s.recorder.goesOn() }
+	err = patiently(ctx, rest, away, func() (err error) {
+		answer, err = s.sample(ctx, prompt, most, routed)
+		return err
+	})
+	return answer, err
+}
+
+// patiently asks, and asks again while a server is away, partWait long.
+func patiently(ctx context.Context, rest time.Duration, away func(*Failure) bool, ask func() error) error {
 	for until := time.Now().Add(partWait); ; {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(rest):
-		}
-		answer, err := s.sample(ctx, prompt, most, routed)
+		err := ask()
 		var f *Failure
-		if !errors.As(err, &f) || !f.Away && !f.Throttled || time.Now().After(until) {
-			return answer, err
+		if !errors.As(err, &f) || !away(f) || time.Now().After(until) {
+			return err
 		}
 		rest = min(max(2*rest, f.After), mostPartRest)
+		if err := leave(ctx, rest); err != nil {
+			return err
+		}
+	}
+}
+
+// unreached reports whether a request that may be made twice can be made again: the server is away, or its connection broke.
+func unreached(f *Failure) bool {
+	broke := f.Class == events.ClassEndpoint && f.Status == 0 && !f.Permanent && !f.Timeout() && !f.Exhausted()
+	return broke || f.Away || f.Throttled
+}
+
+// leave leaves a server alone for a while.
+func leave(ctx context.Context, rest time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return &Failure{Class: events.ClassEndpoint, Err: struck(ctx, ctx.Err())}
+	case <-time.After(rest):
+		return nil
 	}
 }

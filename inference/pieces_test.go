@@ -70,6 +70,8 @@ func (e *toy) RoundTrip(r *http.Request) (*http.Response, error) {
 		ids = sampledBy(int64(in.IDs[1]), skip+in.Params.Most)
 	}
 	var stream bytes.Buffer
+	prompt, _ := json.Marshal(in.IDs)
+	fmt.Fprintf(&stream, "data: {\"prompt_token_ids\":%s,\"choices\":[]}\n\n", prompt)
 	for at := skip; at < len(ids); at += toyChunk {
 		if e.die != nil && e.die() {
 			return answer("text/event-stream", io.MultiReader(&stream, dead{}))

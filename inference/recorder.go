@@ -8,6 +8,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/inference/memory"
 )
 
 // A piece of an answer is due when it has so many tokens, or when so much time has passed since the last one and there is any.
@@ -21,21 +22,33 @@ const (
 // recorder tells pieces of an answer. A nil one tells none.
 type recorder struct {
 	tell   func(ctx context.Context, p events.PieceSampled) error
+	share  *memory.Share
 	prompt string
 
-	begin   int // tokens of the answer before the request under way
-	told    int // tokens that are recorded
-	sent    time.Time
-	since   time.Time // when the last piece was told, or the request sent
-	stopped bool      // the answer cannot be recorded, or a piece could not
+	begin   int           // tokens of the answer before the request under way
+	told    int           // tokens that are recorded
+	sent    time.Time     // when the request was sent
+	since   time.Time     // when the last piece was told, or the request sent
+	waited  time.Duration // how long the share had waited then
+	stopped bool          // the answer cannot be recorded, or a piece could not
 }
 
-// request notes that a request is sent behind so many tokens of the answer.
-func (r *recorder) request(begin int, now time.Time) {
+// begins notes that the next request is behind so many tokens of the answer.
+func (r *recorder) begins(begin int) {
 	if r != nil {
-		r.begin, r.sent, r.since = begin, now, now
+		r.begin = begin
 	}
 }
+
+// request notes that a request is sent.
+func (r *recorder) request(now time.Time) {
+	if r != nil {
+		r.sent, r.since, r.waited = now, now, r.share.Waited()
+	}
+}
+
+// goesOn reports whether tokens of the request under way are recorded.
+func (r *recorder) goesOn() bool { return r != nil && r.told > r.begin }
 
 // follow tells a piece of what a request has sampled so far, if one is due.
 func (r *recorder) follow(ctx context.Context, s *soFar) error {
@@ -52,9 +65,10 @@ func (r *recorder) rest(ctx context.Context, s *soFar) {
 	_ = r.piece(ctx, s) // what is not told is sampled again
 }
 
+// piece tells what is not told. What a server has sampled that has not named its prompt may follow another one.
 func (r *recorder) piece(ctx context.Context, s *soFar) error {
 	from := r.told - r.begin
-	if r.stopped || from < 0 || from >= len(s.ids) {
+	if r.stopped || !s.named || from < 0 || from >= len(s.ids) {
 		return nil
 	}
 	ids, logprobs := slices.Clone(s.ids[from:]), slices.Clone(s.logprobs[from:])
@@ -62,12 +76,14 @@ func (r *recorder) piece(ctx context.Context, s *soFar) error {
 		r.stopped = true // the whole answer will be refused, or is text alone
 		return nil
 	}
+	waited := r.share.Waited()
+	took := time.Since(r.since) - (waited - r.waited) // the wait for memory is Rondo's own
 	err := r.tell(ctx, events.PieceSampled{
 		Prompt: r.prompt, Offset: r.told, TokenIDs: ids, Logprobs: logprobs, VersionSpans: events.SpansBetween(s.versions, from, len(s.ids)),
-		StartedAt: r.sent.UTC(), LatencyMS: float64(time.Since(r.since)) / float64(time.Millisecond),
+		StartedAt: r.sent.UTC(), LatencyMS: float64(took) / float64(time.Millisecond),
 	})
 	r.stopped = err != nil
-	r.told, r.since = r.told+len(ids), time.Now()
+	r.told, r.since, r.waited = r.told+len(ids), time.Now(), waited
 	return err
 }
 
@@ -87,10 +103,7 @@ func (conv Conversation) begun(prompt []int32, r *recorder) (p parts, err error)
 			"%s cannot go on behind them: name servers of one kind in the run file", len(u.TokenIDs), conv.Engine)}
 	}
 	r.told = len(u.TokenIDs)
-	p.ids, p.count, p.sent, p.took = slices.Clone(u.TokenIDs), u.Parts, u.StartedAt, u.Took
-	for i := range u.Logprobs {
-		p.entries = append(p.entries, sampledEntry{Logprob: (*logprob)(&u.Logprobs[i])})
-	}
+	p.ids, p.logprobs, p.count, p.sent, p.took = slices.Clone(u.TokenIDs), slices.Clone(u.Logprobs), u.Parts, u.StartedAt, u.Took
 	for _, s := range u.Versions {
 		v := version{s.Version, s.Version != runfile.UnknownVersion}
 		p.known = p.known || v.known

@@ -121,7 +121,7 @@ func (c *Client) completeTokens(ctx context.Context, base string, conv Conversat
 	}
 	var r *recorder
 	if conv.Piece != nil {
-		r = &recorder{tell: conv.Piece}
+		r = &recorder{tell: conv.Piece, share: share}
 	}
 	e := c.engine(base, conv, share, r)
 	prompt, err := promptOf(ctx, e, conv)
@@ -141,11 +141,16 @@ func (c *Client) completeTokens(ctx context.Context, base string, conv Conversat
 	if err != nil {
 		return nil, err
 	}
+	recorded := len(p.ids)
 	answer, err := s.whole(ctx, prompt, most, routed, p)
-	if err != nil || answer.Aborted() {
-		return answer, err
+	if err != nil {
+		return nil, err
 	}
-	if err := e.read(ctx, answer); err != nil {
+	answer.recorded = recorded
+	if answer.Choices[0].gaveUp() {
+		return answer, nil
+	}
+	if err := patiently(ctx, partRest, unreached, func() error { return e.read(ctx, answer) }); err != nil {
 		return nil, err
 	}
 	answer.Choices[0].withoutStop()
@@ -203,15 +208,14 @@ func (s sampler) sample(ctx context.Context, prompt []int32, most, routed int) (
 		from = expertsFrom(*s.want.RoutedExperts, s.width, routed, len(prompt), most)
 	}
 	sent, waited := time.Now(), s.share.Waited()
+	s.recorder.request(sent)
 	answer, err := s.engine.sample(ctx, prompt, most, from)
 	if err != nil {
 		return nil, err
 	}
 	answer.timed(sent, s.share, waited)
 	if err := answer.answers(prompt, most); err != nil {
-		failure := malformed(s.base, err)
-		failure.Permanent = s.recorder != nil && s.recorder.told > 0 // what is recorded of the answer is not to be trusted either
-		return nil, failure
+		return nil, malformed(s.base, err)
 	}
 	answer.beside = answer.readBeside(asked{s.want, len(prompt), from}, answer.Choices[0].TokenIDs)
 	return answer, nil
@@ -324,13 +328,21 @@ func (r *Response) answers(prompt []int32, most int) error {
 	case len(choice.TokenIDs) > most:
 		return fmt.Errorf("%w: %d tokens, and at most %d were asked for", ErrTokens, len(choice.TokenIDs), most)
 	}
-	for i, entry := range choice.Logprobs.Content[:min(len(choice.TokenIDs), len(choice.Logprobs.Content))] { // lists of other lengths are refused with the turn
-		named := strconv.Itoa(int(choice.TokenIDs[i]))
-		if id, says := strings.CutPrefix(entry.Token, "token_id:"); says && id != named || entry.TokenID != nil && *entry.TokenID != choice.TokenIDs[i] {
-			return fmt.Errorf("%w: token %d is %s, and its log-probability is of another one", ErrTokens, i, named)
-		}
+	if err := choice.namesTokens(0); err != nil {
+		return err
 	}
 	r.PromptTokenIDs = prompt
+	return nil
+}
+
+// namesTokens checks that the log-probabilities are those of the tokens, the first of which has a number. Lists of other lengths are refused elsewhere.
+func (c *Choice) namesTokens(first int) error {
+	for i, entry := range c.Logprobs.Content[:min(len(c.TokenIDs), len(c.Logprobs.Content))] {
+		named := strconv.Itoa(int(c.TokenIDs[i]))
+		if id, says := strings.CutPrefix(entry.Token, "token_id:"); says && id != named || entry.TokenID != nil && *entry.TokenID != c.TokenIDs[i] {
+			return fmt.Errorf("%w: token %d is %s, and its log-probability is of another one", ErrTokens, first+i, named)
+		}
+	}
 	return nil
 }
 

@@ -46,8 +46,8 @@ func (t *vllmTurn) sample(ctx context.Context, prompt []int32, most, from int) (
 	url := t.root + "/inference/v1/generate"
 	if t.recorder != nil {
 		answer, err := t.stream(ctx, url, prompt, most)
-		if !refusesStream(err) {
-			return answer, lacksTokens(err)
+		if len(answer.soFar.ids) > 0 || !refusesStream(err) {
+			return &answer.whole, lacksTokens(err)
 		}
 	}
 	if err := t.asks.ask(prompt, most, from, t.request.Seed, false); err != nil {
@@ -60,17 +60,17 @@ func (t *vllmTurn) sample(ctx context.Context, prompt []int32, most, from int) (
 	return &answer, nil
 }
 
-// stream asks for an answer as a stream, of which pieces are recorded. What of it is not told is recorded where the stream breaks off, or the server aborts the answer.
-func (t *vllmTurn) stream(ctx context.Context, url string, prompt []int32, most int) (*Response, error) {
-	if err := t.asks.ask(prompt, most, -1, t.request.Seed, true); err != nil {
-		return nil, malformed(t.base+renderPath, err)
-	}
+// stream asks for an answer as a stream, of which pieces are recorded. What of it is not told is recorded where it breaks off, or the server gives it up. One that has ended is asked for no more.
+func (t *vllmTurn) stream(ctx context.Context, url string, prompt []int32, most int) (*streamed, error) {
 	answer := streamed{most: most, prompt: prompt, follow: func(s *soFar) error { return t.recorder.follow(ctx, s) }}
+	if err := t.asks.ask(prompt, most, -1, t.request.Seed, true); err != nil {
+		return &answer, malformed(t.base+renderPath, err)
+	}
 	err := t.post(ctx, url, t.asks.fields, &answer)
-	if err != nil || answer.whole.Aborted() {
+	if !answer.ended() || answer.whole.Choices[0].gaveUp() {
 		t.recorder.rest(ctx, &answer.soFar)
 	}
-	return &answer.whole, err
+	return &answer, err
 }
 
 // rendering is a server's rendering of a chat request: the request for generate, which is passed on as it is but for what Rondo decides.

@@ -86,21 +86,40 @@ func checkWritten(t *testing.T, log *eventlog.Log, w *writer, run string, parts 
 
 func sampleOf(t events.TurnSampled) []int32 { return slices.Concat(t.PromptDelta, t.TokenIDs) }
 
-// TestEngineKilled: an engine that dies again and again, more often than a stage is tried, costs no token that it has sent.
+// TestEngineKilled: an engine that dies again and again, more often than a stage is tried, costs no token that it has sent, and no other delivery.
 func TestEngineKilled(t *testing.T) {
 	log := natstest.Log(t)
-	start(t, log, nil)
-	w := newWriter(t, 16, 40, 0, 520, 8, 16, 8)
+	w := newWriter(t, 72, 80, 64, 96)
 	open(t, log, "r", w.URL, byTokensOnly)
-	checkWritten(t, log, w, "r", 7)
+	if err := record(t, log, service(t, log), servicetest.All(t, log, "r", events.RolloutStartedType)[0]); err != nil {
+		t.Fatal(err)
+	}
+	checkWritten(t, log, w, "r", 5)
 	if n := len(servicetest.All(t, log, "r", events.RolloutRetriedType)); n <= tries {
 		t.Errorf("only %d failed tries are on the log", n)
 	}
 	short := thinker(t, "Qwen3", 0)
 	open(t, log, "short", short.URL, byTokensOnly)
+	start(t, log, nil)
 	finished(t, log, "short")
 	if n := len(pieces(t, log, "short")); n > 0 {
 		t.Errorf("a short answer has %d pieces", n)
+	}
+}
+
+// TestEngineDiesAtOnce: an engine that gives a few tokens in each try and dies is given up behind as many tries as any.
+func TestEngineDiesAtOnce(t *testing.T) {
+	log := natstest.Log(t)
+	w := newWriter(t, slices.Repeat([]int{8}, 2*tries)...)
+	open(t, log, "r", w.URL, byTokensOnly)
+	s, begin := service(t, log), servicetest.All(t, log, "r", events.RolloutStartedType)[0]
+	for try := 1; try <= tries; try++ {
+		if err := record(t, log, s, begin); (err == nil) != (try == tries) {
+			t.Fatalf("try %d: %v", try, err)
+		}
+	}
+	if failed := servicetest.All(t, log, "r", events.RolloutFailedType); len(failed) != 1 || len(pieces(t, log, "r")) != tries {
+		t.Errorf("%d pieces, and failures %v", len(pieces(t, log, "r")), servicetest.IDs(failed))
 	}
 }
 
@@ -177,6 +196,9 @@ func TestUnresumable(t *testing.T) {
 		"stop-text":          {func(c *runfile.RunConfig) { c.Sampling.Stop = []string{"END"} }, 1},
 		"grammar": {func(c *runfile.RunConfig) {
 			c.Sampling.ExtraBody = map[string]any{"structured_outputs": map[string]any{}}
+		}, 1},
+		"repetition-detection": {func(c *runfile.RunConfig) {
+			c.Sampling.ExtraBody = map[string]any{"repetition_detection": map[string]any{}}
 		}, 1},
 		"columns": {func(c *runfile.RunConfig) { c.TokenColumns = &runfile.TokenColumns{TopLogprobs: 2} }, 1},
 	} {

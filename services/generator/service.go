@@ -15,6 +15,7 @@ import (
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/pipeline/outage"
 	"github.com/rondo-rl/rondo/pipeline/presence"
+	"github.com/rondo-rl/rondo/retry"
 	"github.com/rondo-rl/rondo/sandbox/tools"
 )
 
@@ -283,5 +284,9 @@ func (s *Service) failed(ctx context.Context, cfg runfile.RunConfig, r *events.R
 	if err != nil || final {
 		return []events.Event{fact}, err
 	}
-	return []events.Event{fact}, pipeline.RetryAfter(f, max(f.After, pipeline.NextTry.Delay(r.Tries+1)))
+	rest := max(f.After, pipeline.NextTry.Delay(r.Tries+1))
+	if r.Advanced() && retry.Sleep(ctx, rest) { // another delivery would count, however much of the answer there is
+		return []events.Event{fact}, pipeline.ErrCallAgain
+	}
+	return []events.Event{fact}, pipeline.RetryAfter(f, rest)
 }
