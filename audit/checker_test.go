@@ -127,7 +127,25 @@ func goodRun(t *testing.T) *tape {
 	p.state(events.BatchConsumedType, "f", "1", events.BatchConsumed{Step: 1})
 	p.fork("g000001-0", "g000003")
 	p.steps("g000004")
+	p.pieces("g000009")
 	return p
+}
+
+// pieces states a rollout in flight, whose first turn was sampled in two pieces and an end. A piece behind another prompt is no part of it.
+func (p *tape) pieces(group string) {
+	id := events.RolloutID(group, 0)
+	p.state(events.GroupOpenedType, group, "0", events.GroupOpened{Task: "t", Size: 1})
+	p.state(events.RolloutStartedType, id, "0", events.RolloutStarted{Group: group, Task: "t"})
+	prompt := []int32{1, 2, 3}
+	for i, piece := range []events.PieceSampled{
+		{Prompt: events.PromptDigest(prompt[:2]), TokenIDs: []int32{4}},
+		{Prompt: events.PromptDigest(prompt), TokenIDs: []int32{7}},
+		{Prompt: events.PromptDigest(prompt), TokenIDs: []int32{8}, Offset: 1},
+	} {
+		piece.Logprobs, piece.VersionSpans = []float32{-float32(i)}, []events.VersionSpan{{End: 1}}
+		p.state(events.PieceSampledType, id, "0-"+events.Ordinal(i), piece)
+	}
+	p.state(events.TurnSampledType, id, "0", events.TurnSampled{PromptDelta: prompt, NewSegment: true, TokenIDs: []int32{7, 8, 9}, Logprobs: []float32{-1, -2, -3}})
 }
 
 // fork states a group of one fork behind the first turn of a rollout, which goes on in flight.

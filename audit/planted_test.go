@@ -37,6 +37,32 @@ func TestPlantedFaults(t *testing.T) {
 		"turns miscounted": {RuleTurns, func(p *tape) {
 			edit(p, events.RolloutFinishedType, "g000001-0", func(d *events.RolloutFinished) { d.Turns++ })
 		}},
+		"recorded token of a turn changed": {RuleTurns, func(p *tape) {
+			edit(p, events.TurnSampledType, "g000009-0", func(d *events.TurnSampled) { d.TokenIDs[1]++ })
+		}},
+		"recorded log-probability of a turn changed": {RuleTurns, func(p *tape) {
+			edit(p, events.TurnSampledType, "g000009-0", func(d *events.TurnSampled) { d.Logprobs[0]-- })
+		}},
+		"turn shorter than its pieces": {RuleTurns, func(p *tape) {
+			edit(p, events.TurnSampledType, "g000009-0", func(d *events.TurnSampled) { d.TokenIDs, d.Logprobs = d.TokenIDs[:1], d.Logprobs[:1] })
+		}},
+		"piece of a turn lost": {RuleTurns, func(p *tape) {
+			i := p.find(events.PieceSampledType, "g000009-0") + 1
+			p.log = slices.Delete(p.log, i, i+1)
+			p.relink()
+		}},
+		"answer begun anew": {RuleTurns, func(p *tape) {
+			i := p.find(events.PieceSampledType, "g000009-0") + 1
+			again := p.log[i]
+			again.ID += "x"
+			p.log = slices.Insert(p.log, i+1, again)
+			p.relink()
+		}},
+		"piece behind its turn": {RuleTurns, func(p *tape) {
+			i := p.find(events.TurnSampledType, "g000009-0")
+			p.log[i], p.log[i-1] = p.log[i-1], p.log[i]
+			p.relink()
+		}},
 		"answer lost": {RuleTurns, func(p *tape) { p.remove(events.ToolsCompletedType, "g000001-0") }},
 		"start lost":  {RuleTurns, func(p *tape) { p.remove(events.RolloutStartedType, "g000001-0") }},
 		"call unanswered": {RuleTurns, func(p *tape) {

@@ -3,9 +3,11 @@ package audit
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"maps"
 	"slices"
 	"strings"
@@ -17,7 +19,10 @@ type rolloutState struct {
 	turns  int
 	origin *events.Origin // of a fork that has not begun
 	// history holds a digest of each turn and of its answers, which forks must repeat.
-	history  [][]byte
+	history [][]byte
+	// segment is the digest of the current segment's tokens, and underWay what is recorded of the next turn.
+	segment  hash.Hash
+	underWay *events.UnderWay
 	awaiting []string // ids of the calls that the last turn asked for
 	steps    int      // of its task that the agent has ended
 	unscored bool     // the last of them
@@ -102,6 +107,12 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 			return err
 		}
 		return c.copied(r, copied)
+	case events.PieceSampledType:
+		piece, err := events.Data[events.PieceSampled](e)
+		if err != nil {
+			return err
+		}
+		return r.piece(piece)
 	case events.TurnSampledType:
 		turn, err := events.Data[events.TurnSampled](e)
 		if err != nil {
@@ -180,17 +191,11 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 
 // sampled checks a turn. Tools of external rollouts run elsewhere, so nobody's answer is awaited.
 func (r *rolloutState) sampled(turn events.TurnSampled, external bool) error {
-	switch {
-	case r.origin != nil:
-		return fmt.Errorf("turn %d comes before the fork's copied turns are complete", turn.Turn)
-	case turn.Turn != r.turns:
-		return fmt.Errorf("turn %d comes after %d turns", turn.Turn, r.turns)
-	case r.awaiting != nil:
-		return fmt.Errorf("turn %d comes before the tools of the last turn have answered", turn.Turn)
-	case r.unscored:
-		return fmt.Errorf("turn %d comes before the verdict on the step before it", turn.Turn)
-	case r.finished:
-		return fmt.Errorf("turn %d comes after the end of the episode", turn.Turn)
+	if err := r.follows(turn.Turn); err != nil {
+		return err
+	}
+	if err := r.tokens(turn); err != nil {
+		return err
 	}
 	r.turns++
 	r.history = append(r.history, digest(turn))
@@ -199,6 +204,55 @@ func (r *rolloutState) sampled(turn events.TurnSampled, external bool) error {
 	}
 	for _, call := range turn.ToolCalls {
 		r.awaiting = append(r.awaiting, call.ID)
+	}
+	return nil
+}
+
+// follows checks that a turn is the next one.
+func (r *rolloutState) follows(turn int) error {
+	switch {
+	case r.origin != nil:
+		return fmt.Errorf("turn %d comes before the fork's copied turns are complete", turn)
+	case turn != r.turns:
+		return fmt.Errorf("turn %d comes after %d turns", turn, r.turns)
+	case r.awaiting != nil:
+		return fmt.Errorf("turn %d comes before the tools of the last turn have answered", turn)
+	case r.unscored:
+		return fmt.Errorf("turn %d comes before the verdict on the step before it", turn)
+	case r.finished:
+		return fmt.Errorf("turn %d comes after the end of the episode", turn)
+	}
+	return nil
+}
+
+// piece checks that a piece of the next turn follows the one before, and that no answer behind the same prompt is begun anew.
+func (r *rolloutState) piece(p events.PieceSampled) error {
+	if err := r.follows(p.Turn); err != nil {
+		return err
+	}
+	if u := r.underWay; u != nil && u.Prompt == p.Prompt && p.Offset == 0 {
+		return fmt.Errorf("the answer of turn %d begins anew, though %d tokens of it are recorded", p.Turn, len(u.TokenIDs))
+	}
+	var err error
+	r.underWay, err = r.underWay.With(p)
+	return err
+}
+
+// tokens checks that a turn begins with the pieces of it that are recorded behind the same prompt.
+func (r *rolloutState) tokens(turn events.TurnSampled) error {
+	if turn.NewSegment || r.segment == nil {
+		r.segment = sha256.New()
+	}
+	events.HashTokens(r.segment, turn.PromptDelta)
+	u := r.underWay
+	r.underWay = nil
+	n := 0
+	if u != nil && u.Prompt == hex.EncodeToString(r.segment.Sum(nil)) {
+		n = len(u.TokenIDs)
+	}
+	events.HashTokens(r.segment, turn.TokenIDs)
+	if n > 0 && (len(turn.TokenIDs) < n || len(turn.Logprobs) < n || !slices.Equal(turn.TokenIDs[:n], u.TokenIDs) || !slices.Equal(turn.Logprobs[:n], u.Logprobs)) {
+		return fmt.Errorf("turn %d does not begin with the %d tokens that are recorded of it", turn.Turn, n)
 	}
 	return nil
 }

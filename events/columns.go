@@ -39,11 +39,29 @@ const (
 
 // packable is a payload with tokens. bare is a copy without them.
 type packable interface {
-	turns() []*TurnSampled
+	lists() []tokenLists
 	bare() any
 }
 
-func (t *TurnSampled) turns() []*TurnSampled { return []*TurnSampled{t} }
+// tokenLists are the lists of one answer.
+type tokenLists struct {
+	prompt, ids *[]int32
+	logprobs    *[]float32
+}
+
+func (t *TurnSampled) lists() []tokenLists {
+	return []tokenLists{{&t.PromptDelta, &t.TokenIDs, &t.Logprobs}}
+}
+
+func (p *PieceSampled) lists() []tokenLists {
+	return []tokenLists{{new([]int32), &p.TokenIDs, &p.Logprobs}}
+}
+
+func (p *PieceSampled) bare() any {
+	b := *p
+	b.TokenIDs, b.Logprobs = nil, nil
+	return b
+}
 
 func (t *TurnSampled) bare() any {
 	b := *t
@@ -51,12 +69,11 @@ func (t *TurnSampled) bare() any {
 	return b
 }
 
-func (c *RolloutCopied) turns() []*TurnSampled {
-	turns := make([]*TurnSampled, len(c.Turns))
+func (c *RolloutCopied) lists() (lists []tokenLists) {
 	for i := range c.Turns {
-		turns[i] = &c.Turns[i]
+		lists = append(lists, c.Turns[i].lists()...)
 	}
-	return turns
+	return lists
 }
 
 func (c *RolloutCopied) bare() any {
@@ -73,6 +90,8 @@ func Encode(data any) ([]byte, error) {
 	switch v := data.(type) {
 	case TurnSampled:
 		p = &v
+	case PieceSampled:
+		p = &v
 	case RolloutCopied:
 		p = &v
 	case packable:
@@ -82,22 +101,23 @@ func Encode(data any) ([]byte, error) {
 	}
 	var ids []uint32
 	var logprobs []float32
-	lengths := binary.AppendUvarint(nil, uint64(len(p.turns())))
-	for _, t := range p.turns() {
-		for _, n := range []int{len(t.PromptDelta), len(t.TokenIDs), len(t.Logprobs)} {
+	lists := p.lists()
+	lengths := binary.AppendUvarint(nil, uint64(len(lists)))
+	for i, t := range lists {
+		for _, n := range []int{len(*t.prompt), len(*t.ids), len(*t.logprobs)} {
 			lengths = binary.AppendUvarint(lengths, uint64(n))
 		}
-		for _, list := range [][]int32{t.PromptDelta, t.TokenIDs} {
+		for _, list := range [][]int32{*t.prompt, *t.ids} {
 			for _, id := range list {
 				ids = append(ids, uint32(id))
 			}
 		}
-		for _, l := range t.Logprobs {
+		for _, l := range *t.logprobs {
 			if l-l != 0 {
-				return nil, fmt.Errorf("turn %d: log-probability %g", t.Turn, l)
+				return nil, fmt.Errorf("answer %d of %d: log-probability %g", i+1, len(lists), l)
 			}
 		}
-		logprobs = append(logprobs, t.Logprobs...)
+		logprobs = append(logprobs, *t.logprobs...)
 	}
 	if n := len(ids) + len(logprobs); n < minPacked || n > maxPacked {
 		return json.Marshal(data)
@@ -194,13 +214,13 @@ func Decode(body []byte, payload any) error {
 		err = json.Unmarshal(document, payload)
 	}
 	if p, ok := payload.(packable); ok && err == nil && columns != nil {
-		return readColumns(columns, p.turns())
+		return readColumns(columns, p.lists())
 	}
 	return err
 }
 
-// readColumns puts the tokens of a packed body into its turns.
-func readColumns(columns []byte, turns []*TurnSampled) error {
+// readColumns puts the tokens of a packed body into the lists of its answers.
+func readColumns(columns []byte, turns []tokenLists) error {
 	next := func() (n uint64) {
 		n, used := binary.Uvarint(columns)
 		if used <= 0 {
@@ -214,7 +234,7 @@ func readColumns(columns []byte, turns []*TurnSampled) error {
 	}
 	lengths, ids, logprobs := make([][3]int, len(turns)), 0, 0
 	for i, t := range turns {
-		if t.PromptDelta != nil || t.TokenIDs != nil || t.Logprobs != nil {
+		if *t.prompt != nil || *t.ids != nil || *t.logprobs != nil {
 			return fmt.Errorf("%w: the document has tokens, too", errColumns)
 		}
 		for k := range lengths[i] {
@@ -245,17 +265,17 @@ func readColumns(columns []byte, turns []*TurnSampled) error {
 	idPlanes, logprobPlanes := planes[:width*ids], planes[width*ids:]
 	at, atLogprob := 0, 0
 	for i, t := range turns {
-		t.PromptDelta, at = readIDs(idPlanes, at, lengths[i][0])
-		t.TokenIDs, at = readIDs(idPlanes, at, lengths[i][1])
+		*t.prompt, at = readIDs(idPlanes, at, lengths[i][0])
+		*t.ids, at = readIDs(idPlanes, at, lengths[i][1])
 		if n := lengths[i][2]; n > 0 {
-			t.Logprobs = make([]float32, n)
+			*t.logprobs = make([]float32, n)
 		}
-		for k := range t.Logprobs {
+		for k := range *t.logprobs {
 			l := f.at(logprobPlanes, atLogprob)
 			if l-l != 0 {
 				return fmt.Errorf("%w: log-probability %g", errColumns, l)
 			}
-			t.Logprobs[k] = l
+			(*t.logprobs)[k] = l
 			atLogprob++
 		}
 	}

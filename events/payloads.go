@@ -227,8 +227,10 @@ type TurnSampled struct {
 	PromptTokens     int    `json:"prompt_tokens"`
 	CompletionTokens int    `json:"completion_tokens"`
 	// TokensEstimated: the server counted no tokens of the prompt, or none of the answer. These are then one for each BytesPerToken bytes of text.
-	TokensEstimated bool      `json:"tokens_estimated,omitempty"`
-	StartedAt       time.Time `json:"started_at"`
+	TokensEstimated bool `json:"tokens_estimated,omitempty"`
+	// Parts counts the requests that sampled the answer, where that were several: a server was killed, or aborted it, and the next request went on behind its tokens.
+	Parts     int       `json:"parts,omitempty" jsonschema:"minimum=0"`
+	StartedAt time.Time `json:"started_at"`
 	// LatencyMS is how long the request took that was answered. Waiting for a slot, and tries that failed, are not in it.
 	LatencyMS float64 `json:"latency_ms"`
 }

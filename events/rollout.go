@@ -17,6 +17,8 @@ type Rollout struct {
 	Run, ID string
 	Started RolloutStarted
 	Turns   []TurnSampled
+	// UnderWay is what is recorded of the answer that is the next turn; nil for nothing.
+	UnderWay *UnderWay
 	// Copied counts the turns, the first ones, that a fork has of its origin.
 	Copied int
 	// Tools holds the answers of the turns that asked for tools.
@@ -47,6 +49,8 @@ type Rollout struct {
 	// toolTime is what the tools of its own turns took, the first toolsTimed turns.
 	toolTime   time.Duration
 	toolsTimed int
+	// pieces counts those of all answers, and advanced the tokens that are in them since the last failed try or turn.
+	pieces, advanced int
 	// notes are those of the fold, by their type.
 	notes *sync.Map
 }
@@ -100,10 +104,12 @@ func (r *Rollout) apply(e Event) error {
 	case RolloutStartedType:
 		r.Run, r.ID = e.Run, e.Entity
 		r.Started, err = Data[RolloutStarted](e)
+	case PieceSampledType:
+		err = r.pieced(e)
 	case TurnSampledType:
 		var t TurnSampled
 		t, err = Data[TurnSampled](e)
-		r.Turns, used = append(r.Turns, t), t.SamplingTime()
+		r.Turns, used, r.UnderWay, r.advanced = append(r.Turns, t), t.SamplingTime(), nil, 0
 	case RolloutCopiedType:
 		var c RolloutCopied
 		c, err = Data[RolloutCopied](e)
@@ -149,6 +155,7 @@ func (r *Rollout) retried(e Event) error {
 	retried, err := Data[RolloutRetried](e)
 	if retried.Behind == 0 {
 		r.Tries++
+		r.advanced = 0
 		return err
 	}
 	r.Restarts++
@@ -304,9 +311,9 @@ func (r *Rollout) Restart(class string, cause error) (Event, error) {
 		Message: clip(wording.Plain(cause).Error()), Try: n, Behind: len(r.Turns)})
 }
 
-// progress grows with every turn, with every answered call of a harness, and with every end and verdict of a step, so that tries are told apart.
+// progress grows with every turn and every piece of one, with every answered call of a harness, and with every end and verdict of a step, so that tries are told apart.
 func (r *Rollout) progress() int {
-	n := len(r.Turns) + 2*len(r.Steps) + len(r.Answers)
+	n := len(r.Turns) + r.pieces + 2*len(r.Steps) + len(r.Answers)
 	if r.StepToScore() != nil {
 		n--
 	}

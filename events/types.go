@@ -21,6 +21,7 @@ const (
 	GroupDroppedType   Type = "group.dropped"
 
 	RolloutStartedType     Type = "rollout.started"
+	PieceSampledType       Type = "rollout.piece_sampled"
 	TurnSampledType        Type = "rollout.turn_sampled"
 	ToolsCompletedType     Type = "rollout.tools_completed"
 	RolloutObservedType    Type = "rollout.observed"
@@ -116,6 +117,7 @@ var Definitions = map[Type]definition{
 	GroupDroppedType:   {payload: payload[GroupDropped]},
 
 	RolloutStartedType:     {payload: payload[RolloutStarted], Outside: true, external: true},
+	PieceSampledType:       {payload: payload[PieceSampled]},
 	TurnSampledType:        {payload: payload[TurnSampled], routed: true, Outside: true, external: true},
 	ToolsCompletedType:     {payload: payload[ToolsCompleted]},
 	RolloutObservedType:    {payload: payload[RolloutObserved], Outside: true},

@@ -40,17 +40,32 @@ func CheckVersionSpans(spans []VersionSpan, tokens int) error {
 // SetVersions gives a turn the versions of its tokens, which CheckVersionSpans has passed. Neighbours of one version become one span; a turn of one
 // version has no spans.
 func (t *TurnSampled) SetVersions(spans []VersionSpan) {
-	t.PolicyVersion, t.VersionSpans = oldest(spans), nil
-	for _, s := range spans {
-		if n := len(t.VersionSpans); n > 0 && t.VersionSpans[n-1].Version == s.Version {
-			t.VersionSpans[n-1].End = s.End
-			continue
-		}
-		t.VersionSpans = append(t.VersionSpans, s)
-	}
+	t.PolicyVersion, t.VersionSpans = oldest(spans), merged(spans)
 	if len(t.VersionSpans) == 1 {
 		t.VersionSpans = nil
 	}
+}
+
+// merged are spans in which neighbours of one version are one.
+func merged(spans []VersionSpan) (fewer []VersionSpan) {
+	for _, s := range spans {
+		if n := len(fewer); n > 0 && fewer[n-1].Version == s.Version {
+			fewer[n-1].End = s.End
+			continue
+		}
+		fewer = append(fewer, s)
+	}
+	return fewer
+}
+
+// SpansBetween are the spans of the tokens from one to before another, counted from the first of these.
+func SpansBetween(spans []VersionSpan, from, to int) (between []VersionSpan) {
+	for _, s := range spans {
+		if s.Start, s.End = max(s.Start, from)-from, min(s.End, to)-from; s.Start < s.End {
+			between = append(between, s)
+		}
+	}
+	return merged(between)
 }
 
 // oldest is the oldest version of some spans, and unknown where one is.

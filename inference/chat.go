@@ -149,6 +149,8 @@ type Response struct {
 	took           time.Duration // until it was there
 	asked          int           // bytes of the request
 	share          *memory.Share
+	parts          int // requests that sampled it, where they are counted
+	recorded       int // tokens of it that were recorded before it was asked for
 	beside         *beside
 	lifted         []int32  // ids of the prompt that were read as digits alone, so that none is below 0
 	PromptTokenIDs tokenIDs `json:"prompt_token_ids"`
@@ -192,6 +194,9 @@ func (c *tokenCount) UnmarshalJSON(data []byte) error {
 // Sent is when the request was sent that this answers: not one that was refused before it.
 func (r *Response) Sent() time.Time { return r.sent }
 
+// Recorded is how many tokens of the answer, the first ones, were recorded before it was asked for.
+func (r *Response) Recorded() int { return r.recorded }
+
 // timed notes when the request was sent, and how long the server took. The wait for memory in this process is not the server's time; before is how long the share had
 // waited when the request was sent.
 func (r *Response) timed(sent time.Time, share *memory.Share, before time.Duration) {
@@ -215,6 +220,7 @@ type Choice struct {
 	WeightVersions versionSpans    `json:"weight_versions"`
 	RoutedExperts  packed          `json:"routed_experts"`
 	SamplingMask   lists[int32]    `json:"sampling_mask"`
+	logprobs       []float32       // of TokenIDs, where these came in a stream or in parts
 	Logprobs       struct {
 		Content []sampledEntry `json:"content"`
 	} `json:"logprobs"`

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/inference/memory"
 	"github.com/rondo-rl/rondo/inference/vocabulary"
@@ -42,8 +43,8 @@ const (
 // answers is the budget of the process, whichever service asks.
 var answers = memory.New(AnswersMemory, answerMemory)
 
-// bodyTime is how long a server may be silent within an answer, where the caller does not say.
-const bodyTime = 2 * time.Minute
+// bodyTime is how long a server may be silent within an answer that is no stream, where the caller does not say.
+const bodyTime = runfile.DefaultBetweenBytes
 
 // timeLimit is a limit of a run's turns that struck.
 type timeLimit struct {
@@ -100,6 +101,8 @@ type Failure struct {
 	// OnlyOpenAI: the server refused fields that OpenAI's own API does not have; WithoutExtras is a request that it may take.
 	OnlyOpenAI bool
 	Err        error
+
+	said string // the server's own words
 }
 
 // Why a server refuses a request: it is Permanent.
@@ -122,7 +125,7 @@ type Client struct {
 	// Beside is how many bytes more an answer may have, for token columns.
 	Beside int64
 	// FirstByte bounds the time from a request to the header of its answer, which servers that do not stream send when they have sampled all of it; 0 does not. BetweenBytes bounds
-	// the silence within an answer; 0 is two minutes. The context bounds the whole.
+	// the silence within an answer; 0 is two minutes, and none within a stream, where a server may pause. The context bounds the whole.
 	FirstByte, BetweenBytes time.Duration
 }
 
@@ -234,6 +237,12 @@ func (c *Client) post(ctx context.Context, url string, body body, answer any, sh
 	if resp.StatusCode != http.StatusOK {
 		return refused(ctx, resp, url, c.APIKey)
 	}
+	if s, ok := answer.(*streamed); ok {
+		if streams(resp) {
+			return c.stream(ctx, cancel, url, resp, c.mostStreamed(body.size()), s, share)
+		}
+		answer = &s.whole
+	}
 	silence := cmp.Or(c.BetweenBytes, bodyTime)
 	stop := func() { cancel(TimeLimit("between_bytes", silence)) }
 	return c.read(ctx, url, &timed{resp.Body, silence, stop}, resp.ContentLength, c.most(body.size()), answer, share)
@@ -253,7 +262,15 @@ func (c *Client) most(request int) int64 {
 	if c.MaxTokens <= 0 {
 		return maxResponse
 	}
-	return min(maxResponse, leastResponse+perToken*int64(c.MaxTokens)+perByte*int64(request)+c.Beside)
+	return min(maxResponse, c.mostStreamed(request)+c.Beside)
+}
+
+// mostStreamed is the size of the largest answer that comes as a stream, of which no more than an event is kept as text.
+func (c *Client) mostStreamed(request int) int64 {
+	if c.MaxTokens <= 0 {
+		return maxResponse
+	}
+	return leastResponse + perToken*int64(c.MaxTokens) + perByte*int64(request)
 }
 
 // byteOrderMark begins the JSON of some proxies.
@@ -273,10 +290,8 @@ func (c *Client) read(ctx context.Context, url string, body io.Reader, length, m
 	switch {
 	case errors.Is(err, memory.ErrLong):
 		return &Failure{Class: events.ClassBadResponse, Permanent: true, Err: fmt.Errorf("%s answered more than %d bytes, the most that this request can have for an answer", url, most)}
-	case errors.Is(err, memory.ErrTooLarge):
-		return &Failure{Class: events.ClassBadResponse, Permanent: true, Err: fmt.Errorf("the answer of %s takes more than %d MiB of memory", url, answerMemory>>20)}
 	case err != nil:
-		return &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("read answer of %s: %w", url, struck(ctx, err))}
+		return unread(ctx, url, err)
 	}
 	if status, said := vocabulary.ErrorBody(text); status > 0 {
 		return refusedAs(ctx, status, fmt.Sprintf("%s answered 200 with an error", url), said, c.APIKey)
@@ -286,6 +301,14 @@ func (c *Client) read(ctx context.Context, url string, body io.Reader, length, m
 	}
 	share.Shrink(int64(cap(text)))
 	return nil
+}
+
+// unread is the failure of an answer that could not be read to its end.
+func unread(ctx context.Context, url string, err error) *Failure {
+	if errors.Is(err, memory.ErrTooLarge) {
+		return &Failure{Class: events.ClassBadResponse, Permanent: true, Err: fmt.Errorf("the answer of %s takes more than %d MiB of memory", url, answerMemory>>20)}
+	}
+	return &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("read answer of %s: %w", url, struck(ctx, err))}
 }
 
 // decode reads an answer, of which a list may have been taken out. One that is no plain list goes the long way, with all of the text.
@@ -362,10 +385,11 @@ func refused(ctx context.Context, resp *http.Response, url, key string) *Failure
 // refusedAs reads what a server says with a status, or in place of one. A request that is wrong will not become right. Everything else may: a key is
 // corrected, a model loaded, a server comes back.
 func refusedAs(ctx context.Context, status int, said string, body []byte, key string) *Failure {
-	if reason := reasonOf(ctx, body, key); reason != "" {
+	reason := reasonOf(ctx, body, key)
+	if reason != "" {
 		said += ": " + reason
 	}
-	f := &Failure{Class: events.ClassEndpoint, Status: status, Err: errors.New(said)}
+	f := &Failure{Class: events.ClassEndpoint, Status: status, Err: errors.New(said), said: reason}
 	f.Overflow = vocabulary.OverflowOf(status, body)
 	wrong := status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge || status == http.StatusUnprocessableEntity
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// An answer that the server aborts half way, as servers do that take up new weights, is gone on with from the tokens that there are.
+// An answer that the server aborts half way, as servers do that take up new weights, is gone on with from the tokens that there are. So is one of which the log has pieces.
 const (
 	// maxParts bounds how often.
 	maxParts = 16
@@ -23,7 +23,7 @@ const (
 // parts are what was sampled of one answer.
 type parts struct {
 	ids      []int32
-	entries  []sampledEntry
+	logprobs []float32
 	versions []versionSpan
 	known    bool // the version of some token
 	broken   bool // spans of a part do not fit it
@@ -49,10 +49,7 @@ func (p *parts) add(r *Response) error {
 	p.count++
 	p.beside.follow(r.beside)
 	begin := len(p.ids)
-	p.ids = append(p.ids, ids...)
-	for i := range logprobs {
-		p.entries = append(p.entries, sampledEntry{Logprob: (*logprob)(&logprobs[i])})
-	}
+	p.ids, p.logprobs = append(p.ids, ids...), append(p.logprobs, logprobs...)
 	if len(ids) == 0 {
 		return nil
 	}
@@ -73,8 +70,9 @@ func (p *parts) add(r *Response) error {
 
 // response is the answer of all parts, which ends as the last one does. Its message is still to be read.
 func (p *parts) response(prompt []int32, last *Response) *Response {
-	r := &Response{sent: p.sent, took: p.took, PromptTokenIDs: prompt, Choices: choices{{FinishReason: last.Choices[0].FinishReason, StopReason: last.Choices[0].StopReason, TokenIDs: p.ids}}}
-	r.Choices[0].Logprobs.Content = p.entries
+	end := &last.Choices[0]
+	r := &Response{sent: p.sent, took: p.took, parts: p.count, PromptTokenIDs: prompt, Choices: choices{{FinishReason: end.FinishReason, StopReason: end.StopReason, TokenIDs: p.ids}}}
+	r.Choices[0].logprobs = p.logprobs
 	r.beside = &p.beside
 	r.Usage.PromptTokens, r.Usage.CompletionTokens = tokenCount(len(prompt)), tokenCount(len(p.ids))
 	if p.known || p.broken {
@@ -83,48 +81,84 @@ func (p *parts) response(prompt []int32, last *Response) *Response {
 	return r
 }
 
-// whole is an answer to its end: where the server aborts it, a prompt that ends with what was sampled so far asks for the rest. Each part has the versions that sampled it. An answer that
-// stays aborted is returned so, as are one of which there is nothing yet and one whose tokens cannot be used.
-func (s sampler) whole(ctx context.Context, prompt []int32, most, routed int, answer *Response) (*Response, error) {
-	if !answer.Aborted() {
-		return answer, nil
-	}
-	var p parts
+// whole is an answer to its end: p is what there is of it. Where the server aborts it, a prompt that ends with what was sampled so far asks for the rest. Each part has the versions that
+// sampled it. An answer that stays aborted is returned so, as are one of which there is nothing yet and one whose tokens cannot be used.
+func (s sampler) whole(ctx context.Context, prompt []int32, most, routed int, p parts) (*Response, error) {
+	asked := 0
 	for rest := partRest; ; rest = min(2*rest, mostPartRest) {
+		left := most - len(p.ids)
+		if left < 1 && len(p.ids) > 0 {
+			return p.response(prompt, &Response{Choices: choices{{FinishReason: "length"}}}), nil
+		}
+		s.recorder.begins(len(p.ids))
+		s.reseed(len(p.ids))
+		var answer *Response
+		var err error
+		behind := slices.Concat(prompt, p.ids)
+		if asked == 0 {
+			answer, err = s.sample(ctx, behind, left, p.beside.covered(routed))
+		} else {
+			answer, err = s.again(ctx, behind, left, p.beside.covered(routed), rest)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if asked++; p.count == 0 && !answer.Aborted() {
+			answer.PromptTokenIDs = prompt
+			return answer, nil
+		}
 		if err := p.add(answer); err != nil {
 			return nil, malformed(s.base, err)
 		}
-		left := most - len(p.ids)
 		switch {
 		case !answer.Aborted():
 			return p.response(prompt, answer), nil
-		case len(p.ids) == 0 || p.count > maxParts:
+		case len(p.ids) == 0 || asked > maxParts:
 			return answer, nil
-		case left < 1:
-			answer.Choices[0].FinishReason = "length"
-			return p.response(prompt, answer), nil
-		}
-		asked := slices.Concat(prompt, p.ids)
-		var err error
-		if answer, err = s.again(ctx, asked, left, p.beside.covered(routed), rest); err != nil {
-			return nil, err
 		}
 	}
 }
 
-// again asks for the rest of an answer, and waits for a server that takes no requests for a while.
-func (s sampler) again(ctx context.Context, prompt []int32, most, routed int, rest time.Duration) (*Response, error) {
+// again asks for the rest of an answer, and waits for a server that takes no requests for a while. Where more of the answer is recorded, the next request is behind that.
+func (s sampler) again(ctx context.Context, prompt []int32, most, routed int, rest time.Duration) (answer *Response, err error) {
+	if err := leave(ctx, rest); err != nil {
+		return nil, err
+	}
+	away := func(f *Failure) bool { return (f.Away || f.Throttled) && !s.recorder.goesOn() }
+	err = patiently(ctx, rest, away, func() (err error) {
+		answer, err = s.sample(ctx, prompt, most, routed)
+		return err
+	})
+	return answer, err
+}
+
+// patiently asks, and asks again while a server is away, partWait long.
+func patiently(ctx context.Context, rest time.Duration, away func(*Failure) bool, ask func() error) error {
 	for until := time.Now().Add(partWait); ; {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(rest):
-		}
-		answer, err := s.sample(ctx, prompt, most, routed)
+		err := ask()
 		var f *Failure
-		if !errors.As(err, &f) || !f.Away && !f.Throttled || time.Now().After(until) {
-			return answer, err
+		if !errors.As(err, &f) || !away(f) || time.Now().After(until) {
+			return err
 		}
 		rest = min(max(2*rest, f.After), mostPartRest)
+		if err := leave(ctx, rest); err != nil {
+			return err
+		}
+	}
+}
+
+// unreached reports whether a request that may be made twice can be made again: the server is away, or its connection broke.
+func unreached(f *Failure) bool {
+	broke := f.Class == events.ClassEndpoint && f.Status == 0 && !f.Permanent && !f.Timeout() && !f.Exhausted()
+	return broke || f.Away || f.Throttled
+}
+
+// leave leaves a server alone for a while.
+func leave(ctx context.Context, rest time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return &Failure{Class: events.ClassEndpoint, Err: struck(ctx, ctx.Err())}
+	case <-time.After(rest):
+		return nil
 	}
 }

@@ -177,7 +177,7 @@ func TestPublishedTemplates(t *testing.T) {
 					}
 					conv := Conversation{Engine: engine, Request: Request{Messages: messages}, Known: known, Samples: samples}
 					share := answers.Share(url)
-					e := &counting{engine: client.engine(url, conv, share)}
+					e := &counting{engine: client.engine(url, conv, share, nil)}
 					prompt, err := promptOf(t.Context(), e, conv)
 					share.End()
 					if err != nil {

@@ -24,7 +24,7 @@ func (r *Response) lacks() (lacks []string) {
 	if choice.TokenIDs == nil && !triples {
 		lacks = append(lacks, events.LackIDs)
 	}
-	if choice.Logprobs.Content == nil && !triples && (choice.TokenIDs == nil || len(choice.TokenIDs) > 0) {
+	if choice.Logprobs.Content == nil && choice.logprobs == nil && !triples && (choice.TokenIDs == nil || len(choice.TokenIDs) > 0) {
 		lacks = append(lacks, events.LackLogprobs)
 	}
 	if choice.unread() {
@@ -95,6 +95,9 @@ func sampled(choice Choice) (ids []int32, logprobs []float32, err error) {
 			return nil, nil, fmt.Errorf("%w: token_ids and meta_info.output_token_logprobs name other tokens", ErrTokens)
 		}
 		return ids, logprobs, nil
+	}
+	if choice.logprobs != nil {
+		return choice.TokenIDs, choice.logprobs, nil
 	}
 	for i, t := range choice.Logprobs.Content {
 		if t.Logprob == nil {

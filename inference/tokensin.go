@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,10 @@ type Conversation struct {
 	// Known are the tokens up to the end of the last sample, and Samples the answers among them; none where the turn begins a segment.
 	Known   []int32
 	Samples []Sampled
+	// Begun is what is recorded of the answer, which goes on behind it where the prompt is the same; nil is nothing.
+	Begun *events.UnderWay
+	// Piece records a piece of the answer under way. Servers that can are asked to stream where it is set.
+	Piece func(ctx context.Context, p events.PieceSampled) error
 	// Routed is how many of the known tokens have their experts recorded, from the first one on.
 	Routed int
 }
@@ -43,6 +48,8 @@ type engine interface {
 	render(ctx context.Context, messages []Message, prompts bool) ([]int32, error)
 	// end is where in the rendering of a conversation its first so many messages end, the last of which is a sample; ok is false where that is not found.
 	end(ctx context.Context, messages []Message, whole, sample []int32) (end int, ok bool, err error)
+	// reseed gives the next request a seed of its own behind so many tokens of the answer.
+	reseed(offset int)
 	// sample asks for an answer of most tokens behind a prompt, and for the experts from one of its tokens on; below 0 for none.
 	sample(ctx context.Context, prompt []int32, most, from int) (*Response, error)
 	// read has the server read the message in what was sampled, unless it has done so.
@@ -65,6 +72,18 @@ type turn struct {
 	root    string // without
 	request Request
 	share   *memory.Share
+	// seed is that of the answer's first request, and recorder tells its pieces; both may be nil.
+	seed     *int64
+	recorder *recorder
+}
+
+// reseed implements engine. With the seed of the first request the next one would draw the same random numbers once more, which the tokens so far follow from.
+func (t *turn) reseed(offset int) {
+	if t.seed == nil || offset == 0 {
+		return
+	}
+	seed := int64(rand.NewPCG(uint64(*t.seed), uint64(offset)).Uint64() >> 1)
+	t.request.Seed = &seed
 }
 
 // post asks for an answer under a path of the server's.
@@ -72,8 +91,8 @@ func (t *turn) post(ctx context.Context, url string, request, answer any) error 
 	return t.ask(ctx, url, request, answer, t.share)
 }
 
-func (c *Client) engine(base string, conv Conversation, share *memory.Share) engine {
-	t := turn{c, base, strings.TrimSuffix(base, "/v1"), conv.Request, share}
+func (c *Client) engine(base string, conv Conversation, share *memory.Share, r *recorder) engine {
+	t := turn{c, base, strings.TrimSuffix(base, "/v1"), conv.Request, share, conv.Request.Seed, r}
 	switch conv.Engine {
 	case EngineLlamaCPP:
 		return &llamaTurn{turn: t}
@@ -100,7 +119,11 @@ func (c *Client) completeTokens(ctx context.Context, base string, conv Conversat
 	if field := conv.dropped(); field != "" {
 		return nil, &Failure{Class: events.ClassEndpoint, Permanent: true, Err: fmt.Errorf("%s: %s reads it in chats alone, and the run's endpoint_api is tokens; leave it out", field, conv.Engine)}
 	}
-	e := c.engine(base, conv, share)
+	var r *recorder
+	if conv.Piece != nil {
+		r = &recorder{tell: conv.Piece, share: share}
+	}
+	e := c.engine(base, conv, share, r)
 	prompt, err := promptOf(ctx, e, conv)
 	if err != nil {
 		return nil, err
@@ -109,19 +132,25 @@ func (c *Client) completeTokens(ctx context.Context, base string, conv Conversat
 	if full != nil {
 		return nil, full
 	}
-	s := sampler{e, base, conv.Request.Columns, wireWidth(conv), share}
+	s := sampler{e, base, conv.Request.Columns, wireWidth(conv), share, r}
 	routed := 0
 	if len(prompt) >= len(conv.Known) && slices.Equal(prompt[:len(conv.Known)], conv.Known) {
 		routed = min(conv.Routed, len(conv.Known)) // nothing is known where a segment begins
 	}
-	answer, err := s.sample(ctx, prompt, most, routed)
+	p, err := conv.begun(prompt, r)
 	if err != nil {
 		return nil, err
 	}
-	if answer, err = s.whole(ctx, prompt, most, routed, answer); err != nil || answer.Aborted() {
-		return answer, err
+	recorded := len(p.ids)
+	answer, err := s.whole(ctx, prompt, most, routed, p)
+	if err != nil {
+		return nil, err
 	}
-	if err := e.read(ctx, answer); err != nil {
+	answer.recorded = recorded
+	if answer.Choices[0].gaveUp() {
+		return answer, nil
+	}
+	if err := patiently(ctx, partRest, unreached, func() error { return e.read(ctx, answer) }); err != nil {
 		return nil, err
 	}
 	answer.Choices[0].withoutStop()
@@ -160,6 +189,8 @@ type sampler struct {
 	want  *runfile.TokenColumns
 	width int // bytes in which the engine writes the number of an expert
 	share *memory.Share
+	// recorder is the engine's.
+	recorder *recorder
 }
 
 // wireWidth is how many bytes an expert's number takes in an answer of a conversation's engine.
@@ -177,6 +208,7 @@ func (s sampler) sample(ctx context.Context, prompt []int32, most, routed int) (
 		from = expertsFrom(*s.want.RoutedExperts, s.width, routed, len(prompt), most)
 	}
 	sent, waited := time.Now(), s.share.Waited()
+	s.recorder.request(sent)
 	answer, err := s.engine.sample(ctx, prompt, most, from)
 	if err != nil {
 		return nil, err
@@ -290,20 +322,33 @@ func (r *Response) answers(prompt []int32, most int) error {
 	choice := &r.Choices[0]
 	switch {
 	case r.PromptTokenIDs != nil && !slices.Equal(r.PromptTokenIDs, prompt):
-		return fmt.Errorf("%w: the server sampled behind another prompt than it was given: %d tokens instead of %d", ErrTokens, len(r.PromptTokenIDs), len(prompt))
+		return errPrompt(len(r.PromptTokenIDs), len(prompt))
 	case choice.TokenIDs == nil && !r.Aborted():
 		return fmt.Errorf("%w: the choice has no token_ids", ErrTokens)
 	case len(choice.TokenIDs) > most:
 		return fmt.Errorf("%w: %d tokens, and at most %d were asked for", ErrTokens, len(choice.TokenIDs), most)
 	}
-	for i, entry := range choice.Logprobs.Content[:min(len(choice.TokenIDs), len(choice.Logprobs.Content))] { // lists of other lengths are refused with the turn
-		named := strconv.Itoa(int(choice.TokenIDs[i]))
-		if id, says := strings.CutPrefix(entry.Token, "token_id:"); says && id != named || entry.TokenID != nil && *entry.TokenID != choice.TokenIDs[i] {
-			return fmt.Errorf("%w: token %d is %s, and its log-probability is of another one", ErrTokens, i, named)
-		}
+	if err := choice.namesTokens(0); err != nil {
+		return err
 	}
 	r.PromptTokenIDs = prompt
 	return nil
+}
+
+// namesTokens checks that the log-probabilities are those of the tokens, the first of which has a number. Lists of other lengths are refused elsewhere.
+func (c *Choice) namesTokens(first int) error {
+	for i, entry := range c.Logprobs.Content[:min(len(c.TokenIDs), len(c.Logprobs.Content))] {
+		named := strconv.Itoa(int(c.TokenIDs[i]))
+		if id, says := strings.CutPrefix(entry.Token, "token_id:"); says && id != named || entry.TokenID != nil && *entry.TokenID != c.TokenIDs[i] {
+			return fmt.Errorf("%w: token %d is %s, and its log-probability is of another one", ErrTokens, first+i, named)
+		}
+	}
+	return nil
+}
+
+// errPrompt: an answer follows another prompt.
+func errPrompt(had, given int) error {
+	return fmt.Errorf("%w: the server sampled behind another prompt than it was given: %d tokens instead of %d", ErrTokens, had, given)
 }
 
 // malformed is an answer that cannot be used.

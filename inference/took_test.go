@@ -1,8 +1,20 @@
 package inference
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/inference/memory"
 )
 
 // TestTimeOfParts: of an answer in parts the sampling counts, and not the rests between.
@@ -21,5 +33,79 @@ func TestTimeOfParts(t *testing.T) {
 	turn, _, err := whole.Turn(0, 0, whole.Sent())
 	if err != nil || turn.SamplingTime() != 7*time.Second || !turn.StartedAt.Equal(began) {
 		t.Errorf("%s from %s on, %v", turn.SamplingTime(), turn.StartedAt, err)
+	}
+}
+
+// TestTimeOfPieces: the wait for memory within a piece is no time of its server.
+func TestTimeOfPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(100, 40)
+		first, kept, share := b.Share("a"), b.Share("b"), b.Share("a")
+		var told []float64
+		r := &recorder{share: share, tell: func(_ context.Context, p events.PieceSampled) error {
+			time.Sleep(time.Minute) // the log's
+			told = append(told, p.LatencyMS)
+			return nil
+		}}
+		so := &soFar{named: true}
+		r.request(time.Now())
+		for range 2 {
+			for _, grow := range []error{first.Grow(t.Context(), 30), kept.Grow(t.Context(), 40)} {
+				if grow != nil {
+					t.Fatal(grow)
+				}
+			}
+			time.Sleep(time.Second)
+			time.AfterFunc(5*time.Second, first.End)
+			if err := share.Grow(t.Context(), 30); err != nil {
+				t.Fatal(err)
+			}
+			so.ids, so.logprobs = append(so.ids, 7), append(so.logprobs, -1)
+			so.versions = []events.VersionSpan{{End: len(so.ids)}}
+			if err := r.piece(t.Context(), so); err != nil {
+				t.Fatal(err)
+			}
+			share.End()
+			kept.End()
+		}
+		if !slices.Equal(told, []float64{1000, 1000}) || share.Waited() != 10*time.Second {
+			t.Errorf("the pieces took %v ms, and the share has waited %s", told, share.Waited())
+		}
+	})
+}
+
+// TestMemoryOfStreams: a stream takes the memory of an event while it is read, and behind it no more than a fixed part for each token, so that a long answer is not too large.
+func TestMemoryOfStreams(t *testing.T) {
+	const each, n = 100, 200
+	entries := strings.Repeat(`{"token":"token_id:7","logprob":-1,"rank":1,"bytes":[1,2,3],"top_logprobs":[{"token":"token_id:7","logprob":-1}]},`, each)
+	event := fmt.Sprintf(`data: {"choices":[{"token_ids":[%s],"logprobs":{"content":[%s]}}]}`+"\n\n", strings.TrimSuffix(strings.Repeat("7,", each), ","), strings.TrimSuffix(entries, ","))
+	const most = 2 << 20
+	share := memory.New(2*most, most).Share("a")
+	seen := 0
+	s := &streamed{most: each * n, follow: func(s *soFar) error {
+		seen = len(s.ids)
+		return nil
+	}}
+	body := io.MultiReader(strings.NewReader(strings.Repeat(event, n)), strings.NewReader(`data: {"choices":[{"finish_reason":"stop"}]}`))
+	if all := n * perValue * memory.Values([]byte(event)); all < 2*most {
+		t.Fatalf("events of %d bytes in memory show nothing", all)
+	}
+	_, cancel := context.WithCancelCause(t.Context())
+	resp := &http.Response{Body: io.NopCloser(body)}
+	if failure := (&Client{}).stream(t.Context(), cancel, "a", resp, maxResponse, s, share); failure != nil || seen != each*n {
+		t.Fatalf("behind %d tokens: %v", seen, failure)
+	}
+	held := int64(perValue * each * n)
+	if err := share.Grow(t.Context(), most-held+1); !errors.Is(err, memory.ErrTooLarge) {
+		t.Errorf("less than %d bytes are held: %v", held, err)
+	}
+	if err := share.Grow(t.Context(), most-held); err != nil {
+		t.Errorf("more than %d bytes are held: %v", held, err)
+	}
+	line := bytes.Repeat([]byte("x"), most)
+	share.End()
+	failure := (&Client{}).stream(t.Context(), cancel, "a", &http.Response{Body: io.NopCloser(bytes.NewReader(line))}, maxResponse, &streamed{}, share)
+	if failure == nil || !strings.Contains(failure.Error(), "of memory") {
+		t.Errorf("a line of as many bytes as there are in all: %v", failure)
 	}
 }

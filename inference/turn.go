@@ -29,6 +29,9 @@ func (r *Response) Turn(number int, otherwise int64, started time.Time) (t event
 		StartedAt: started.UTC(), LatencyMS: float64(r.took) / float64(time.Millisecond), Content: choice.Message.Content,
 		ToolCalls: toolCalls(number, choice.Message.ToolCalls),
 	}
+	if r.parts > 1 {
+		t.Parts = r.parts
+	}
 	if t.FinishReason, t.FinishWord = choice.ended(); t.Cut() {
 		t.ToolCalls = nil // what was cut may be half of one: it is not run
 	}

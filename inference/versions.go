@@ -52,7 +52,8 @@ func (s *versionSpans) UnmarshalJSON(data []byte) error {
 }
 
 // readVersions gives a turn with some tokens, below 0 where they are not known, the versions that the server reports; `otherwise` is that of one which
-// reports none. Spans that do not fit the tokens say nothing that can be trusted: the turn keeps its tokens, and its version is unknown.
+// reports none, also of the parts of an answer whose server had none reported when it died. Spans that do not fit the tokens say nothing that can be trusted: the turn keeps its tokens, and its
+// version is unknown.
 func (r *Response) readVersions(t *events.TurnSampled, tokens int, otherwise int64) {
 	spans := r.Choices[0].WeightVersions
 	if spans.list == nil && !spans.broken {
@@ -61,8 +62,11 @@ func (r *Response) readVersions(t *events.TurnSampled, tokens int, otherwise int
 	said, known := make([]events.VersionSpan, len(spans.list)), false
 	for i, s := range spans.list {
 		said[i] = events.VersionSpan{Version: runfile.UnknownVersion, Start: s.start, End: s.end}
-		if s.version.known {
+		switch {
+		case s.version.known:
 			said[i].Version, known = s.version.number, true
+		case r.parts > 1 || r.recorded > 0:
+			said[i].Version = otherwise
 		}
 	}
 	switch {

@@ -13,7 +13,7 @@ import (
 // vllmTurn is a turn at vLLM 0.33:
 //
 //	POST /v1/chat/completions/render    a chat request; answers with the request for the next one: token_ids, sampling_params, parse_context
-//	POST /inference/v1/generate         answers with choices[].token_ids and logprobs, and in output_mode "derender" with the message
+//	POST /inference/v1/generate         answers with choices[].token_ids and logprobs, and in output_mode "derender" with the message; streams them in output_mode "tokens"
 //	POST /v1/chat/completions/derender  answers with the message: for 0.32, whose rendering has no parse_context and whose generate refuses output_mode "derender"
 //
 // Versions differ in how an entry of logprobs names its token: token_id, or token "token_id:N", or its text.
@@ -43,14 +43,34 @@ func (t *vllmTurn) end(ctx context.Context, messages []Message, whole, _ []int32
 }
 
 func (t *vllmTurn) sample(ctx context.Context, prompt []int32, most, from int) (*Response, error) {
-	if err := t.asks.ask(prompt, most, from); err != nil {
+	url := t.root + "/inference/v1/generate"
+	if t.recorder != nil {
+		answer, err := t.stream(ctx, url, prompt, most)
+		if len(answer.soFar.ids) > 0 || !refusesStream(err) {
+			return &answer.whole, lacksTokens(err)
+		}
+	}
+	if err := t.asks.ask(prompt, most, from, t.request.Seed, false); err != nil {
 		return nil, malformed(t.base+renderPath, err)
 	}
 	var answer Response
-	if err := t.post(ctx, t.root+"/inference/v1/generate", t.asks.fields, &answer); err != nil {
+	if err := t.post(ctx, url, t.asks.fields, &answer); err != nil {
 		return nil, lacksTokens(err)
 	}
 	return &answer, nil
+}
+
+// stream asks for an answer as a stream, of which pieces are recorded. What of it is not told is recorded where it breaks off, or the server gives it up. One that has ended is asked for no more.
+func (t *vllmTurn) stream(ctx context.Context, url string, prompt []int32, most int) (*streamed, error) {
+	answer := streamed{most: most, prompt: prompt, follow: func(s *soFar) error { return t.recorder.follow(ctx, s) }}
+	if err := t.asks.ask(prompt, most, -1, t.request.Seed, true); err != nil {
+		return &answer, malformed(t.base+renderPath, err)
+	}
+	err := t.post(ctx, url, t.asks.fields, &answer)
+	if !answer.ended() || answer.whole.Choices[0].gaveUp() {
+		t.recorder.rest(ctx, &answer.soFar)
+	}
+	return &answer, err
 }
 
 // rendering is a server's rendering of a chat request: the request for generate, which is passed on as it is but for what Rondo decides.
@@ -78,8 +98,8 @@ func (r *rendering) UnmarshalJSON(data []byte) error {
 // expertsStart is the sampling parameter that leaves out the experts of the first tokens of a prompt.
 const expertsStart = "routed_experts_prompt_start"
 
-// ask makes the request of a prompt for an answer of most tokens, and for the experts from one of its tokens on, if the server lists them.
-func (r *rendering) ask(prompt []int32, most, from int) error {
+// ask makes the request of a prompt for an answer of most tokens, and for the experts from one of its tokens on, if the server lists them. The message in a stream is read when all of it is there.
+func (r *rendering) ask(prompt []int32, most, from int, seed *int64, stream bool) error {
 	var params map[string]json.RawMessage
 	if err := json.Unmarshal(r.fields["sampling_params"], &params); err != nil || params == nil {
 		return errors.New("the rendering has no sampling_params")
@@ -88,8 +108,11 @@ func (r *rendering) ask(prompt []int32, most, from int) error {
 	if from > 0 {
 		params[expertsStart] = json.RawMessage(strconv.Itoa(from))
 	}
+	if seed != nil {
+		params["seed"] = json.RawMessage(strconv.FormatInt(*seed, 10))
+	}
 	mode := "tokens"
-	if _, parses := r.fields["parse_context"]; parses {
+	if _, parses := r.fields["parse_context"]; parses && !stream {
 		mode = "derender"
 	}
 	for _, set := range []struct {
@@ -98,7 +121,7 @@ func (r *rendering) ask(prompt []int32, most, from int) error {
 		value any
 	}{
 		{params, "max_tokens", most}, {r.fields, "sampling_params", params}, {r.fields, "token_ids", prompt},
-		{r.fields, "output_mode", mode}, {r.fields, "return_token_ids", true}, {r.fields, "stream", false},
+		{r.fields, "output_mode", mode}, {r.fields, "return_token_ids", true}, {r.fields, "stream", stream},
 	} {
 		value, err := Encode(set.value)
 		if err != nil {

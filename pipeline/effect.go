@@ -27,6 +27,9 @@ type Message struct {
 	Again bool
 	// Event is the parsed fact; zero for consumers of streams that hold no facts.
 	Event events.Event
+	// State appends an event while the handler is at work, for what must not be lost with it. Its error is ErrOvertaken where the log holds something else, also of the same
+	// identity: the handler then returns it.
+	State func(ctx context.Context, e events.Event) (events.Event, error)
 }
 
 // Handler is a function from an input to events. It appends nothing itself.

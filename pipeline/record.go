@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ func (e Effect) Record(ctx context.Context, log *eventlog.Log, m Message) error 
 // record is Record, and tells of each append how long it took and of how many events it was. What an outage keeps from being done is done again as
 // often as park waits for its end: park reports whether it has waited, which it does only for an outage.
 func (e Effect) record(ctx context.Context, log *eventlog.Log, m Message, published func(time.Duration, int), park func(error) bool) error {
+	m.State = func(ctx context.Context, fact events.Event) (events.Event, error) { return e.state(ctx, log, fact) }
 	for lost := 0; ; m.Again = true {
 		facts, wish := e.Handle(ctx, m)
 		progress, err := e.append(ctx, log, m, facts, published)
@@ -59,13 +61,7 @@ func (e Effect) append(ctx context.Context, log *eventlog.Log, m Message, facts 
 	if len(facts) == 0 {
 		return false, nil
 	}
-	facts = slices.Clone(facts) // the handler's may be shared
-	for i := range facts {
-		if facts[i].Source == "" {
-			facts[i].Source = e.Name
-		}
-	}
-	tracing.Stamp(ctx, log, facts)
+	facts = e.stamped(ctx, log, facts)
 	began := time.Now()
 	stored, adopted, err := Publish(ctx, log, facts)
 	published(time.Since(began), len(facts))
@@ -77,6 +73,30 @@ func (e Effect) append(ctx context.Context, log *eventlog.Log, m Message, facts 
 		return false, fmt.Errorf("%w: %s was adopted", ErrOvertaken, facts[len(facts)-1].ID)
 	}
 	return true, e.Recorded(ctx, m, stored)
+}
+
+// stamped are a handler's events with what says whose they are.
+func (e Effect) stamped(ctx context.Context, log *eventlog.Log, facts []events.Event) []events.Event {
+	facts = slices.Clone(facts) // the handler's may be shared
+	for i := range facts {
+		if facts[i].Source == "" {
+			facts[i].Source = e.Name
+		}
+	}
+	tracing.Stamp(ctx, log, facts)
+	return facts
+}
+
+// state appends an event of a handler that is at work. Another writer's of the same identity may say something else.
+func (e Effect) state(ctx context.Context, log *eventlog.Log, fact events.Event) (events.Event, error) {
+	stored, adopted, err := Publish(ctx, log, e.stamped(ctx, log, []events.Event{fact}))
+	switch {
+	case err != nil:
+		return fact, err
+	case adopted && !bytes.Equal(stored[0].Data, fact.Data):
+		return fact, fmt.Errorf("%w: %s says something else", ErrOvertaken, fact.ID)
+	}
+	return stored[0], nil
 }
 
 // ownOf leaves out the event that somebody else has appended.

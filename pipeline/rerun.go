@@ -163,7 +163,7 @@ func (w *rerun) event(e events.Event) error {
 		w.Progress(e.Seq)
 	}
 	switch e.Type {
-	case events.RolloutStartedType, events.RolloutCopiedType, events.TurnSampledType, events.ToolsCompletedType, events.RolloutObservedType,
+	case events.RolloutStartedType, events.RolloutCopiedType, events.PieceSampledType, events.TurnSampledType, events.ToolsCompletedType, events.RolloutObservedType,
 		events.StepFinishedType, events.StepScoredType, events.RolloutRetriedType:
 		return nil // no decision waits for these
 	}

@@ -45,6 +45,9 @@ var tellers = map[events.Type]func(events.Event) (string, error){
 	events.RolloutStartedType: of(func(d events.RolloutStarted) string {
 		return fmt.Sprintf("started on task %s with policy version %d", d.Task, d.PolicyVersion)
 	}),
+	events.PieceSampledType: of(func(d events.PieceSampled) string {
+		return fmt.Sprintf("turn %d is under way: %s behind %d", d.Turn, app.Plural(len(d.TokenIDs), "token"), d.Offset)
+	}),
 	events.TurnSampledType:     of(turnSampled),
 	events.ToolsCompletedType:  of(toolsCompleted),
 	events.RolloutObservedType: of(observed),

@@ -46,6 +46,14 @@ func (s Sampling) Constraints() (names []string) {
 	return names
 }
 
+// Resumes reports whether an answer that broke off can be gone on with behind its tokens, so that all of it is sampled from one distribution. A server does not count the tokens of an earlier
+// request for a penalty on what was said or for what repeats, begins a grammar anew, and does not see a stop text that an earlier request began.
+func (s Sampling) Resumes() bool {
+	counts := func(penalty *float64) bool { return penalty != nil && *penalty != 0 }
+	_, repeats := s.ExtraBody["repetition_detection"]
+	return !counts(s.PresencePenalty) && !counts(s.FrequencyPenalty) && !repeats && len(s.Constraints()) == 0 && len(s.Stop) == 0
+}
+
 func (s Sampling) validateExtraBody() (errs []error) {
 	if len(s.ExtraBody) > maxExtraFields {
 		errs = append(errs, fmt.Errorf("sampling.extra_body: %d fields, at most %d", len(s.ExtraBody), maxExtraFields))

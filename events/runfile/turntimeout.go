@@ -6,7 +6,7 @@ import "time"
 type TurnTimeout struct {
 	// FirstByte bounds the time from the request to the first byte of its answer; 0 is Whole. Turns are not streamed, so a server mostly sends it when all of the turn is sampled.
 	FirstByte Duration `json:"first_byte,omitempty" yaml:"first_byte" absent:"the time of the whole turn"`
-	// BetweenBytes bounds the silence within an answer; 0 is DefaultBetweenBytes.
+	// BetweenBytes bounds the silence within an answer; 0 is DefaultBetweenBytes, and Whole within a stream, as a server may pause.
 	BetweenBytes Duration `json:"between_bytes,omitempty" yaml:"between_bytes" absent:"the default"`
 	// Whole bounds the turn; 0 is DefaultTurn. The rollout's time bounds it, too.
 	Whole Duration `json:"whole,omitempty" yaml:"whole" absent:"the default"`
@@ -19,7 +19,7 @@ const (
 	maxTurn             = 24 * time.Hour
 )
 
-// TurnTimeouts are the bounds of a turn, with their defaults.
+// TurnTimeouts are the bounds of a turn, with their defaults but for BetweenBytes, whose default depends on the answer.
 func (l Limits) TurnTimeouts() TurnTimeout {
 	t := l.TurnTimeout
 	if t.Whole == 0 {
@@ -27,9 +27,6 @@ func (l Limits) TurnTimeouts() TurnTimeout {
 	}
 	if t.FirstByte == 0 {
 		t.FirstByte = t.Whole
-	}
-	if t.BetweenBytes == 0 {
-		t.BetweenBytes = min(Duration(DefaultBetweenBytes), t.Whole)
 	}
 	return t
 }

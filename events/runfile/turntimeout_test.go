@@ -13,10 +13,10 @@ func TestTurnTimeouts(t *testing.T) {
 		set, want TurnTimeout
 		wrong     string
 	}{
-		"nothing":                {TurnTimeout{}, TurnTimeout{hour, 2 * minute, hour}, ""},
-		"a short turn":           {TurnTimeout{Whole: minute}, TurnTimeout{minute, minute, minute}, ""},
-		"a long turn":            {TurnTimeout{Whole: 3 * hour}, TurnTimeout{3 * hour, 2 * minute, 3 * hour}, ""},
-		"a long first byte":      {TurnTimeout{FirstByte: 2 * hour}, TurnTimeout{2 * hour, 2 * minute, 2 * hour}, ""},
+		"nothing":                {TurnTimeout{}, TurnTimeout{hour, 0, hour}, ""},
+		"a short turn":           {TurnTimeout{Whole: minute}, TurnTimeout{minute, 0, minute}, ""},
+		"a long turn":            {TurnTimeout{Whole: 3 * hour}, TurnTimeout{3 * hour, 0, 3 * hour}, ""},
+		"a long first byte":      {TurnTimeout{FirstByte: 2 * hour}, TurnTimeout{2 * hour, 0, 2 * hour}, ""},
 		"a silent answer":        {TurnTimeout{BetweenBytes: second, FirstByte: minute}, TurnTimeout{minute, second, hour}, ""},
 		"below nothing":          {TurnTimeout{Whole: -second}, TurnTimeout{}, "limits.turn_timeout.whole -1s: must be 0 to"},
 		"longer than the whole":  {TurnTimeout{FirstByte: hour, Whole: minute}, TurnTimeout{}, "first_byte 1h0m0s: must be at most limits.turn_timeout.whole (1m0s)"},

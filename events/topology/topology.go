@@ -136,7 +136,7 @@ var Services = []ServiceSpec{
 		Subscribes: []string{WaitingSubject + ">"}, Purpose: "checks submissions of outsiders and appends them to the log"},
 	{Name: QuerySampler, Deciding: true, Emits: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.RolloutFailedType, events.RunPausedType,
 		events.RunClosedType, events.StageWaitedType}, Purpose: "opens groups, owns deadlines and cancellation"},
-	{Name: Generator, Emits: []events.Type{events.RolloutCopiedType, events.TurnSampledType, events.WorkspaceCalledType, events.StepFinishedType, events.RolloutFinishedType,
+	{Name: Generator, Emits: []events.Type{events.RolloutCopiedType, events.PieceSampledType, events.TurnSampledType, events.WorkspaceCalledType, events.StepFinishedType, events.RolloutFinishedType,
 		events.RolloutFailedType, events.RolloutRetriedType, events.CapacityMeasuredType, events.StageWaitedType}, Publishes: []string{PresenceSubject + Generator + ".*"},
 		Subscribes: []string{PresenceSubject + Generator + ".*"}, Purpose: "asks the inference server for turns"},
 	{Name: ToolRunner, Emits: []events.Type{events.TurnSampledType, events.ToolsCompletedType, events.WorkspaceAnsweredType, events.RolloutFinishedType, events.RolloutFailedType,

@@ -344,8 +344,8 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	if a.Turn.FinishReason == events.FinishUnknown {
 		f.opts.Logger.WarnContext(asking, "finish reason unknown", "run", c.Run, "rollout", c.Affinity, "turn", c.Turn, "endpoint", at.url, "word", a.Turn.FinishWord)
 	}
-	if at.named != nil { // the server's own label is that of its base
-		a.Turn.SetVersions([]events.VersionSpan{{Version: at.named.version}})
+	if at.named != nil {
+		a.setNamed(at.named.version)
 	}
 	a.cutTo(cut)
 	f.rates.take(c, a.Turn.Used())
@@ -360,6 +360,20 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 		return nil, &inference.Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("%s serves %s of %s; the run pins version %d", at.url, served, c.Config.Policy, *pinned)}
 	}
 	return a, nil
+}
+
+// setNamed gives a turn the version that its server was asked for by name: the server's own label is that of its base. What was recorded of it before keeps its versions.
+func (a *Answer) setNamed(version int64) {
+	spans, n := a.Turn.VersionSpans, len(a.Turn.TokenIDs)
+	if spans == nil {
+		spans = []events.VersionSpan{{Version: a.Turn.PolicyVersion, End: n}}
+	}
+	recorded := min(a.Response.Recorded(), n)
+	spans = events.SpansBetween(spans, 0, recorded)
+	if recorded < n || n == 0 {
+		spans = append(spans, events.VersionSpan{Version: version, Start: recorded, End: n})
+	}
+	a.Turn.SetVersions(spans)
 }
 
 // request sends a request, to a server that takes OpenAI's own fields alone without the others. What a server takes, it remembers.

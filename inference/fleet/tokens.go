@@ -35,6 +35,12 @@ func (f *Fleet) fitTokens(ctx context.Context, client *inference.Client, c Call,
 	}
 	conv := c.Tokens(at.asked())
 	conv.Engine = f.engineOf(ctx, client, at)
+	if piece := conv.Piece; piece != nil && at.named != nil {
+		conv.Piece = func(ctx context.Context, p events.PieceSampled) error {
+			p.VersionSpans = []events.VersionSpan{{Version: at.named.version, End: len(p.TokenIDs)}}
+			return piece(ctx, p)
+		}
+	}
 	response, err := client.CompleteTokens(ctx, at.url, conv, fit)
 	if err != nil && !errors.As(err, &failure) {
 		failure = &inference.Failure{Class: events.ClassInternal, Permanent: true, Err: err} // the request is no JSON

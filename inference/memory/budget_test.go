@@ -155,6 +155,48 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestLines: lines are those of the text, and the share holds as much as their buffer, before that is made.
+func TestLines(t *testing.T) {
+	long := strings.Repeat("x", 5*first)
+	want := []string{"a", "", "b", long, strings.Repeat("y", first), "end"}
+	text := strings.Replace(strings.Join(want, "\n"), "b\n", "b\r\n", 1)
+	for name, r := range map[string]io.Reader{"whole": strings.NewReader(text), "halves": iotest.HalfReader(strings.NewReader(text)), "with its end": iotest.DataErrReader(strings.NewReader(text))} {
+		s := New(10<<20, 4<<20).Share("p")
+		lines := s.Lines(r, int64(len(long)))
+		for i, want := range want {
+			if line, err := lines.Next(t.Context()); err != nil || string(line) != want {
+				t.Fatalf("%s: line %d is %.20q of %d bytes: %v", name, i, line, len(line), err)
+			}
+			if s.size != int64(len(lines.buf)) {
+				t.Errorf("%s: the share has %d bytes, and the buffer %d", name, s.size, len(lines.buf))
+			}
+		}
+		if line, err := lines.Next(t.Context()); err != io.EOF || len(lines.buf) > first {
+			t.Errorf("%s: behind the end is %q: %v, and the buffer has %d bytes", name, line, err, len(lines.buf))
+		}
+		if lines.End(); s.size != 0 {
+			t.Errorf("%s: in the end %d bytes are held", name, s.size)
+		}
+	}
+	for most, c := range map[int64]struct {
+		budget int64
+		want   error
+	}{int64(len(long)): {4 << 20, nil}, int64(len(long)) - 1: {4 << 20, ErrLong}, 1 << 20: {4 * first, ErrTooLarge}} {
+		s := New(10<<20, c.budget).Share("p")
+		lines := s.Lines(strings.NewReader(long+"\n"), most)
+		if _, err := lines.Next(t.Context()); !errors.Is(err, c.want) || s.size != int64(len(lines.buf)) || s.size > c.budget {
+			t.Errorf("a line of %d bytes, where %d are allowed and the share may have %d: %v, and %d bytes are held", len(long), most, c.budget, err, s.size)
+		}
+	}
+	broken := errors.New("broken")
+	lines := New(10<<20, 4<<20).Share("p").Lines(io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(broken)), 100)
+	for _, want := range []error{nil, broken, broken} {
+		if _, err := lines.Next(t.Context()); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+}
+
 func TestValues(t *testing.T) {
 	for text, want := range map[string]int64{
 		``: 0, `1`: 0, `[1,2]`: 2, `[{},{}]`: 4, `{"a":"[,{","b":[]}`: 3, `["\",[",1]`: 2, `["\\",1]`: 2, `"\\\",",[`: 2,

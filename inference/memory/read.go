@@ -53,6 +53,76 @@ func (s *Share) Read(ctx context.Context, r io.Reader, length, most int64) ([]by
 	}
 }
 
+// Lines reads a text line by line.
+type Lines struct {
+	share *Share
+	r     io.Reader
+	most  int64
+	buf   []byte
+	// from and to are where what was read and not given begins and ends, and seen up to where it has no end of a line.
+	from, seen, to int
+	err            error // the reader's
+}
+
+// Lines reads a text by lines of at most most bytes. It takes its buffer of the share before it makes it.
+func (s *Share) Lines(r io.Reader, most int64) *Lines { return &Lines{share: s, r: r, most: most} }
+
+// Next is the next line without its end, until the call after it. Its error is io.EOF behind the last one, ErrLong, that of Grow, or the reader's.
+func (l *Lines) Next(ctx context.Context) ([]byte, error) {
+	if l.from == l.to && len(l.buf) > first {
+		l.End() // for one long line
+	}
+	for {
+		if at := bytes.IndexByte(l.buf[l.seen:l.to], '\n'); at >= 0 {
+			line := l.buf[l.from : l.seen+at]
+			l.from, l.seen = l.seen+at+1, l.seen+at+1
+			return bytes.TrimSuffix(line, []byte("\r")), nil
+		}
+		l.seen = l.to
+		if l.err != nil {
+			line := l.buf[l.from:l.to]
+			if l.from = l.to; l.err == io.EOF && len(line) > 0 {
+				return line, nil
+			}
+			return nil, l.err
+		}
+		if err := l.room(ctx); err != nil {
+			return nil, err
+		}
+		var n int
+		n, l.err = l.r.Read(l.buf[l.to:])
+		l.to += n
+	}
+}
+
+// room makes room in the buffer.
+func (l *Lines) room(ctx context.Context) error {
+	size := int64(len(l.buf))
+	switch {
+	case l.from > 0:
+		copy(l.buf, l.buf[l.from:l.to])
+		l.from, l.seen, l.to = 0, l.seen-l.from, l.to-l.from
+		return nil
+	case l.to < len(l.buf):
+		return nil
+	case size > l.most:
+		return ErrLong
+	}
+	larger := min(max(2*size, first), l.most+1)
+	if err := l.share.Grow(ctx, larger); err != nil { // both exist while one is copied
+		return err
+	}
+	l.buf = append(make([]byte, 0, larger), l.buf...)[:larger]
+	l.share.Shrink(size)
+	return nil
+}
+
+// End gives the buffer back. What was read and not given is lost.
+func (l *Lines) End() {
+	l.share.Shrink(int64(len(l.buf)))
+	l.buf, l.from, l.seen, l.to = nil, 0, 0, 0
+}
+
 // Values is an upper bound of how many values a JSON text has within others, without reading it: they cost memory however short they are.
 func Values(text []byte) (n int64) {
 	for {

@@ -24,6 +24,11 @@ type Server struct {
 	Older, Oldest bool
 	// Change changes an answer; path is that of the request.
 	Change func(path string, answer map[string]any)
+	// Chunk is how many tokens an event of a stream has, 8 where it is 0. Cut, if set, is asked before each event, with how many tokens were sent; true breaks the connection.
+	Chunk int
+	Cut   func(sent int) bool
+	// Streams says what becomes of a request for a stream: the constants below; vLLM 0.33 streams.
+	Streams int
 	// Context is how many tokens prompt and answer have together; 0 is 1 Mi.
 	Context int
 	// Adapter is the adapter that SGLang is to be asked for; "" is none.
@@ -42,6 +47,13 @@ type Server struct {
 	sampled  [][]int32
 	requests map[string]int
 }
+
+// What a server does that is asked for a stream.
+const (
+	Streaming     = iota
+	RefusesStream // 400, in its own words
+	IgnoresStream // answers as a whole
+)
 
 // Turn is what the model saw, and what it sampled.
 type Turn struct{ Prompt, Sampled []int32 }
@@ -102,6 +114,10 @@ func (s *Server) serve(path string, answer func(json.RawMessage) map[string]any)
 		}
 		if s.Change != nil {
 			s.Change(path, made)
+		}
+		if made["streamed"] == true {
+			s.stream(w, made)
+			return
 		}
 		json.NewEncoder(w).Encode(made)
 	}
@@ -199,6 +215,7 @@ func (s *Server) generate(body json.RawMessage) map[string]any {
 		Mode    string          `json:"output_mode"`
 		Context json.RawMessage `json:"parse_context"`
 		Returns bool            `json:"return_token_ids"`
+		Stream  bool            `json:"stream"`
 		Params  struct {
 			MaxTokens *int `json:"max_tokens"`
 			Logprobs  *int `json:"logprobs"`
@@ -211,6 +228,10 @@ func (s *Server) generate(body json.RawMessage) map[string]any {
 	switch {
 	case s.Older && in.Mode != "tokens" && in.Mode != "text":
 		return refused("1 validation error:\n  {'type': 'literal_error', 'loc': 'body.output_mode', 'msg': \"Input should be 'tokens' or 'text'\", 'input': '%s'}", in.Mode)
+	case in.Stream && s.Streams == RefusesStream:
+		return refused("stream=True is not supported by this server")
+	case in.Stream && in.Mode != "tokens":
+		return refused("output_mode %s does not stream", in.Mode)
 	case len(in.IDs) == 0 || slices.Min(in.IDs) < 0:
 		return refused("token_ids")
 	case in.Params.MaxTokens == nil || in.Params.Logprobs == nil:
@@ -267,6 +288,9 @@ func (s *Server) generate(body json.RawMessage) map[string]any {
 		"request_id": "generate-tokens-1", "model": "m", "output_mode": in.Mode, "choices": []any{choice},
 		"usage": map[string]any{"prompt_tokens": len(in.IDs), "completion_tokens": len(ids)},
 	}
+	if in.Stream && s.Streams == Streaming {
+		answer["streamed"] = true
+	}
 	if in.Returns {
 		answer["prompt_token_ids"] = in.IDs
 	}
@@ -274,6 +298,48 @@ func (s *Server) generate(body json.RawMessage) map[string]any {
 		choice["message"], choice["finish_reason"] = message, ending(message, finish)
 	}
 	return answer
+}
+
+// stream sends an answer in events. As with vLLM, the first has the prompt, the last the reason for the end and the versions, and usage comes behind it.
+func (s *Server) stream(w http.ResponseWriter, answer map[string]any) {
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	choice := answer["choices"].([]any)[0].(map[string]any)
+	ids, entries := choice["token_ids"].([]int32), choice["logprobs"].(map[string]any)["content"].([]any)
+	size := s.Chunk
+	if size == 0 {
+		size = 8
+	}
+	send := func(event map[string]any) {
+		text, err := json.Marshal(event)
+		if err != nil {
+			s.t.Error(err)
+		}
+		fmt.Fprintf(w, "data: %s\n\n", text)
+		w.(http.Flusher).Flush()
+	}
+	for sent := 0; ; sent += size {
+		if s.Cut != nil && s.Cut(min(sent, len(ids))) {
+			panic(http.ErrAbortHandler)
+		}
+		end := min(sent+size, len(ids))
+		part := map[string]any{"index": 0, "token_ids": ids[sent:end], "logprobs": map[string]any{"content": entries[sent:end]}, "finish_reason": nil, "stop_reason": nil}
+		event := map[string]any{"request_id": answer["request_id"], "model": answer["model"], "choices": []any{part}}
+		if version, labelled := answer["weight_version"]; labelled {
+			event["weight_version"] = version
+		}
+		if prompt, named := answer["prompt_token_ids"]; named && sent == 0 {
+			event["prompt_token_ids"] = prompt
+		}
+		if end < len(ids) {
+			send(event)
+			continue
+		}
+		part["finish_reason"], part["stop_reason"], part["weight_versions"] = choice["finish_reason"], choice["stop_reason"], choice["weight_versions"]
+		send(event)
+		break
+	}
+	send(map[string]any{"request_id": answer["request_id"], "choices": []any{}, "usage": answer["usage"]})
+	fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
 // Logprob is the log-probability of a turn's token.

@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -80,18 +82,15 @@ func TestForkBegins(t *testing.T) {
 			continue
 		}
 		facts, err := s.Handle(t.Context(), messageOf(e))
-		if err != nil {
-			t.Fatal(err)
+		if !errors.Is(err, pipeline.ErrCallAgain) || len(facts) != 1 {
+			t.Fatalf("%v, %v", facts, err)
 		}
 		again, err := s.Handle(t.Context(), messageOf(e)) // before anything of it is on the log
-		if err != nil || again[0].ID != facts[0].ID || string(again[0].Data) != string(facts[0].Data) {
+		if !errors.Is(err, pipeline.ErrCallAgain) || again[0].ID != facts[0].ID || string(again[0].Data) != string(facts[0].Data) {
 			t.Errorf("the second time: %v, %v", again, err)
 		}
-		for i := range facts {
-			if i > 0 {
-				facts[i].Prev = facts[i-1].Seq
-			}
-			facts[i] = servicetest.Append(t, log, facts[i])
+		if err := record(t, log, s, e); err != nil {
+			t.Fatal(err)
 		}
 	}
 	if r, err := log.Rollout(t.Context(), "r", lost); err != nil || r.Failed == nil || r.Failed.Stage != events.StageGenerator {

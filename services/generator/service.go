@@ -15,6 +15,7 @@ import (
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/pipeline/outage"
 	"github.com/rondo-rl/rondo/pipeline/presence"
+	"github.com/rondo-rl/rondo/retry"
 	"github.com/rondo-rl/rondo/sandbox/tools"
 )
 
@@ -77,12 +78,14 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	if err != nil {
 		return nil, err
 	}
-	facts, err := s.advance(ctx, cfg, &r, m.Delivered)
-	return append(begun, facts...), err
+	if len(begun) > 0 { // pieces of its first turn come behind it
+		return begun, pipeline.ErrCallAgain
+	}
+	return s.advance(ctx, cfg, &r, m)
 }
 
 // advance does one action.
-func (s *Service) advance(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, delivered uint64) ([]events.Event, error) {
+func (s *Service) advance(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, m pipeline.Message) ([]events.Event, error) {
 	if r.Over() || r.Finished != nil {
 		return nil, nil
 	}
@@ -104,7 +107,7 @@ func (s *Service) advance(ctx context.Context, cfg runfile.RunConfig, r *events.
 		fact, err := r.Fail(events.StageEnvironment, events.ClassWorker, errors.New(stopReason))
 		return []events.Event{fact}, err
 	case sample:
-		return s.sample(ctx, cfg, task, r, delivered)
+		return s.sample(ctx, cfg, task, r, m)
 	}
 	return s.end(ctx, cfg, task, r, do, stopReason)
 }
@@ -135,19 +138,19 @@ func fail(r *events.Rollout, cause error) ([]events.Event, error) {
 
 // sample asks for one turn, and ends the stage or the episode with it when it was the last. When the plane gives the rollout up it does
 // nothing: the sampler ends the rollout. A turn that its agent's time did not suffice for is taken whole: who waits for a server cannot tell whether that hangs.
-func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, delivered uint64) ([]events.Event, error) {
+func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, m pipeline.Message) ([]events.Event, error) {
 	if err := s.addWaits(ctx, r); err != nil {
 		return nil, err
 	}
 	asking, cancel := untilDue(ctx, r, cfg.Limits)
 	defer cancel()
-	t, answer, err := s.ask(asking, cfg, task, r, turnPrompt(cfg, task, r))
+	t, answer, err := s.ask(asking, cfg, task, r, turnPrompt(cfg, task, r), m)
 	context.AfterFunc(ctx, answer.Done) // the input is settled: the turn is on the log
 	if err != nil && ctx.Err() == nil && asking.Err() != nil {
-		return nil, s.over(ctx, cfg.Limits, r, delivered, err)
+		return nil, s.over(ctx, cfg.Limits, r, m.Delivered, err)
 	}
 	if overflow(err) != nil && maySummarise(cfg, r) {
-		return s.summarise(ctx, asking, cfg, task, r, delivered)
+		return s.summarise(ctx, asking, cfg, task, r, m)
 	}
 	if err != nil && ctx.Err() == nil && overflow(err) != nil {
 		return s.full(ctx, cfg, task, r)
@@ -156,7 +159,7 @@ func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfil
 		return s.refused(ctx, cfg, task, r, why)
 	}
 	if err != nil {
-		return s.failed(ctx, cfg, r, delivered, err)
+		return s.failed(ctx, cfg, r, m.Delivered, err)
 	}
 	sampled, err := r.Next(events.TurnSampledType, events.Ordinal(t.Turn), t)
 	if err != nil {
@@ -174,7 +177,7 @@ func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfil
 
 // ask asks for one turn. What was sampled must be known exactly to be trained on: tokens that cannot be are an error, which the next
 // try may mend.
-func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, p prompt) (events.TurnSampled, *fleet.Answer, error) {
+func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, p prompt, m pipeline.Message) (events.TurnSampled, *fleet.Answer, error) {
 	offered, err := s.toolDefinitions(cfg, task)
 	if err != nil {
 		return events.TurnSampled{}, nil, err
@@ -204,11 +207,16 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 		Until:   patience(r, cfg.Limits, time.Now()), Patient: true,
 		Answered: func(ctx context.Context) bool { return s.hasAnswered(ctx, r.Run) },
 	}
+	asking, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	if cfg.EndpointAPI == runfile.APITokens {
-		byTokens(&call, r, request)
+		byTokens(&call, r, request, recording(cfg, r, m, stop))
 	}
-	answer, err := s.servers.Complete(ctx, call)
+	answer, err := s.servers.Complete(asking, call)
 	if err != nil {
+		if cause := context.Cause(asking); cause != nil && ctx.Err() == nil {
+			err = cause // a piece could not be recorded
+		}
 		return events.TurnSampled{}, nil, err
 	}
 	t := answer.Turn
@@ -276,5 +284,9 @@ func (s *Service) failed(ctx context.Context, cfg runfile.RunConfig, r *events.R
 	if err != nil || final {
 		return []events.Event{fact}, err
 	}
-	return []events.Event{fact}, pipeline.RetryAfter(f, max(f.After, pipeline.NextTry.Delay(r.Tries+1)))
+	rest := max(f.After, pipeline.NextTry.Delay(r.Tries+1))
+	if r.Advanced() && retry.Sleep(ctx, rest) { // another delivery would count, however much of the answer there is
+		return []events.Event{fact}, pipeline.ErrCallAgain
+	}
+	return []events.Event{fact}, pipeline.RetryAfter(f, rest)
 }

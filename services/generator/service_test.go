@@ -12,6 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/servicetest"
@@ -39,6 +40,12 @@ func service(t *testing.T, log *eventlog.Log) *Service {
 	t.Helper()
 	env := servicetest.Env(t, log)
 	return newService(env, servicetest.Fleet(t, env, nil), DefaultOptions())
+}
+
+// record hands a service an input as the runtime does.
+func record(t *testing.T, log *eventlog.Log, s *Service, e events.Event) error {
+	t.Helper()
+	return pipeline.Effect{Name: topology.Generator, Handle: s.Handle}.Record(t.Context(), log, messageOf(e))
 }
 
 // open opens a run at an endpoint and starts one rollout in it.

@@ -114,23 +114,23 @@ func bytesOf(messages []inference.Message) (n int) {
 
 // summarise asks the model to sum its work up. The summary is a turn: it is on the log before the conversation goes on with it, so that whoever goes on
 // finds it there. Where the server takes no request for it, the step or the episode ends as it stands.
-func (s *Service) summarise(ctx, asking context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, delivered uint64) ([]events.Event, error) {
+func (s *Service) summarise(ctx, asking context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, m pipeline.Message) ([]events.Event, error) {
 	summary := events.Summary{}
-	t, answer, err := s.ask(asking, cfg, task, r, summaryPrompt(cfg, task, r, false))
+	t, answer, err := s.ask(asking, cfg, task, r, summaryPrompt(cfg, task, r, false), m)
 	if overflow(err) != nil && len(r.Tools.Of(r.LastTurn().Turn).Results) > 0 {
 		summary.Withheld = true
-		t, answer, err = s.ask(asking, cfg, task, r, summaryPrompt(cfg, task, r, true))
+		t, answer, err = s.ask(asking, cfg, task, r, summaryPrompt(cfg, task, r, true), m)
 	}
 	context.AfterFunc(ctx, answer.Done)
 	var refused *inference.Failure
 	switch {
 	case err == nil:
 	case ctx.Err() == nil && asking.Err() != nil:
-		return nil, s.over(ctx, cfg.Limits, r, delivered, err)
+		return nil, s.over(ctx, cfg.Limits, r, m.Delivered, err)
 	case ctx.Err() == nil && errors.As(err, &refused) && refused.Permanent && (len(r.Turns) > r.Copied || refused.Overflow != nil):
 		return s.full(ctx, cfg, task, r)
 	default:
-		return s.failed(ctx, cfg, r, delivered, err)
+		return s.failed(ctx, cfg, r, m.Delivered, err)
 	}
 	summary.Calls = len(t.ToolCalls)
 	t.Summary, t.ToolCalls, t.RoomTold = &summary, nil, ""

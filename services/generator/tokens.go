@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -10,11 +11,12 @@ import (
 )
 
 // byTokens has a call ask for its turn as tokens. They are those of the recorded turns, so that a generator that starts again sends the same ones.
-func byTokens(call *fleet.Call, r *events.Rollout, asked func(model string, most int) inference.Request) {
+// piece records what is sampled of it, and may be nil.
+func byTokens(call *fleet.Call, r *events.Rollout, asked func(model string, most int) inference.Request, piece func(context.Context, events.PieceSampled) error) {
 	known, samples := segment(r)
 	call.Prompt = 0 // a guess: the prompt is counted
 	call.Tokens = func(model string) inference.Conversation {
-		conv := inference.Conversation{Request: asked(model, 0), Known: known, Routed: fleet.Routed(r.Turns)}
+		conv := inference.Conversation{Request: asked(model, 0), Known: known, Routed: fleet.Routed(r.Turns), Begun: r.UnderWay, Piece: piece}
 		conv.Samples = repeated(samples, conv.Request.Messages)
 		return conv
 	}
