@@ -49,23 +49,26 @@ func (g *Gateway) Agent(run, id string) *Agent {
 		r.SetPathValue("id", name(run, id))
 		return t, nil
 	}
-	talk := func(path string, d dialects.Dialect) {
-		pattern := "POST /v1/" + path
-		a.mux.HandleFunc(pattern, g.handler("agent "+pattern, d, enter,
+	talk := func(path string, d dialects.Dialect, call func(w *stream, r *http.Request, t *tenant) error) {
+		a.mux.HandleFunc("POST "+path, g.handler("agent POST "+path, d, enter,
 			func(w *stream, r *http.Request, t *tenant) error {
-				err := g.call(w, r, t, d)
+				err := call(w, r, t)
 				a.heard(r.Context(), err)
 				return err
 			}))
 	}
-	talk("chat/completions", dialects.Chat{})
-	talk("responses", dialects.Responses{})
-	talk("messages", dialects.Messages{})
+	for path, d := range map[string]dialects.Dialect{
+		"/v1/chat/completions": dialects.Chat{}, "/v1/responses": dialects.Responses{}, "/v1/messages": dialects.Messages{},
+	} {
+		talk(path, d, func(w *stream, r *http.Request, t *tenant) error { return g.call(w, r, t, d) })
+	}
+	talk("/v1beta/models/{method...}", dialects.Gemini{}, g.gemini)
+	talk("/v1/models/{method...}", dialects.Gemini{}, g.gemini)
 	a.mux.HandleFunc("GET /v1/models", g.handler("agent GET /v1/models", dialects.Chat{}, enter, g.models))
 	a.mux.HandleFunc("/", g.handler("agent /", dialects.Chat{}, enter,
 		func(_ *stream, r *http.Request, _ *tenant) error {
 			err := problem(http.StatusNotFound, "not_found",
-				"no %s %.200s here: an agent has its model, at /v1/chat/completions, /v1/responses, /v1/messages and /v1/models", r.Method, r.URL.Path)
+				"no %s %.200s here: an agent has its model, at /v1/chat/completions, /v1/responses, /v1/messages, /v1beta/models and /v1/models", r.Method, r.URL.Path)
 			a.heard(r.Context(), err)
 			return err
 		}))

@@ -68,6 +68,9 @@ func decode(ctx context.Context, share *memory.Share, d dialects.Dialect, text [
 	if err != nil {
 		return nil, problem(http.StatusBadRequest, "invalid_request_error", "%v", err)
 	}
+	if read.Spelled != nil {
+		text = read.Spelled
+	}
 	a := &ask{Request: read, body: text}
 	if a.requested, err = fields.Requested(text); err != nil {
 		return nil, problem(http.StatusBadRequest, "invalid_request_error", "%v", err)

@@ -19,7 +19,7 @@ import (
 // ask is what a client asks for, and how it is sampled.
 type ask struct {
 	*dialects.Request
-	// body is the request as it came, and requested what it says about sampling, with the tools that were withheld.
+	// body is the request as it came, or as chat completions spell it, and requested what it says about sampling, with the tools that were withheld.
 	body      []byte
 	requested map[string]any
 	// sampling is how the call samples, and fields what its request says of that.

@@ -263,7 +263,10 @@ func TestDigests(t *testing.T) {
 	chat := map[string]any{"max_tokens": 9, "messages": []any{map[string]any{"role": "system", "content": "S"}, map[string]any{"role": "user", "content": "U"}}}
 	messages := map[string]any{"max_tokens": 9, "system": "S", "messages": []any{map[string]any{"role": "user", "content": "U"}}, "stream": true}
 	responses := map[string]any{"max_output_tokens": 9, "instructions": "S", "input": "U"}
-	if of(dialects.Chat{}, chat) != of(dialects.Messages{}, messages) || of(dialects.Chat{}, chat) != of(dialects.Responses{}, responses) {
+	text := func(text string) map[string]any { return map[string]any{"parts": []any{map[string]any{"text": text}}} }
+	gemini := map[string]any{"generationConfig": map[string]any{"maxOutputTokens": 9}, "systemInstruction": text("S"), "contents": []any{text("U")}}
+	if of(dialects.Chat{}, chat) != of(dialects.Messages{}, messages) || of(dialects.Chat{}, chat) != of(dialects.Responses{}, responses) ||
+		of(dialects.Chat{}, chat) != of(dialects.Gemini{}, gemini) {
 		t.Error("a request in another dialect is another one")
 	}
 }

@@ -16,12 +16,13 @@ func FuzzRead(f *testing.F) {
 		`{"max_tokens":1,"system":"s","messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"r"}]},{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":null}]}]}`,
 		`{"input":[{"type":"reasoning","summary":[{"text":"t"}]},{"type":"function_call","call_id":"c","name":"f","arguments":"x"},{"type":"function_call_output","call_id":"c","output":"r"}],"text":{"format":{"type":"json_object"}}}`,
 		`{"input":[{"type":"custom_tool_call","call_id":"c","name":"e","input":"x"},{"type":"local_shell_call","call_id":"d","action":{"type":"exec","command":["ls"]}},{"type":"tool_search_output","call_id":"c","tools":[{"type":"namespace","name":"n","tools":[{"type":"custom","name":"x"}]}]}],"tools":[{"type":"custom","name":"e"},{"type":"local_shell"}]}`,
+		`{"contents":[{"parts":[{"text":"a"}]},{"role":"model","parts":[{"text":"t","thought":true},{"functionCall":{"name":"f","args":{"x":1}}}]},{"parts":[{"functionResponse":{"name":"f","response":{"output":"r"}}}]}],"systemInstruction":{"parts":[{"text":"s"}]},"tools":[{"function_declarations":[{"name":"f","parameters":{"type":"OBJECT","properties":{"x":{"type":"INTEGER","nullable":true}}}}]}],"generationConfig":{"topK":3.0,"maxOutputTokens":5}}`,
 		`{"input":"a","tool_choice":"auto"}`, `{`, `[]`, `null`, `{"messages":null}`,
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		for _, d := range []dialects.Dialect{dialects.Chat{}, dialects.Messages{}, dialects.Responses{}} {
+		for _, d := range []dialects.Dialect{dialects.Chat{}, dialects.Messages{}, dialects.Responses{}, dialects.Gemini{}} {
 			a, err := d.Read(body)
 			if err != nil {
 				continue

@@ -26,6 +26,10 @@ func (g *Gateway) endpoints() []endpoint {
 			serve: func(w *stream, r *http.Request, t *tenant) error { return g.call(w, r, t, d) }}
 	}
 	chat := dialects.Chat{}
+	gemini := func(version string) endpoint {
+		return endpoint{pattern: "POST /rollouts/{id}/" + version + "/models/{method...}", dialect: dialects.Gemini{}, serve: g.gemini, status: http.StatusOK,
+			summary: "Sample a turn, as Gemini's generateContent and streamGenerateContent"}
+	}
 	return []endpoint{
 		{pattern: "POST /rollouts", dialect: chat, serve: g.start, status: http.StatusCreated, asks: startAsk{}, answers: started{}, summary: "Start a rollout, and its group when it is the first one"},
 		{pattern: "GET /rollouts/{id}", dialect: chat, serve: g.show, status: http.StatusOK, answers: report{}, summary: "How a rollout stands, and its verdict"},
@@ -42,7 +46,18 @@ func (g *Gateway) endpoints() []endpoint {
 		talk("chat/completions", "OpenAI's chat completions", chat),
 		talk("responses", "OpenAI's responses", dialects.Responses{}),
 		talk("messages", "Anthropic's messages", dialects.Messages{}),
+		gemini("v1beta"),
+		gemini("v1"), // which the newer clients ask where an address is set
 	}
+}
+
+// gemini answers one call of a harness whose path says what it is.
+func (g *Gateway) gemini(w *stream, r *http.Request, t *tenant) error {
+	d, err := dialects.GeminiMethod(r.PathValue("method"), r.URL.Query())
+	if err != nil {
+		return problem(http.StatusNotFound, "not_found", "%v", err)
+	}
+	return g.call(w, r, t, d)
 }
 
 //go:embed openapi.json

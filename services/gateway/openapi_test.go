@@ -45,6 +45,9 @@ func operation(e endpoint) object {
 	if strings.Contains(e.pattern, "{id}") {
 		parameters = append(parameters, object{"name": "id", "in": "path", "required": true, "schema": object{"type": "string"}, "description": "what POST /rollouts has answered, RUN.ROLLOUT"})
 	}
+	if strings.Contains(e.pattern, "{method...}") {
+		parameters = append(parameters, object{"name": "method", "in": "path", "required": true, "schema": object{"type": "string"}, "description": "MODEL:generateContent, or MODEL:streamGenerateContent with alt=sse"})
+	}
 	if e.repeatable {
 		parameters = append(parameters, object{"name": keyHeader, "in": "header", "schema": object{"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
 			"description": "names the call, so that it may be repeated after a lost answer: it is done once"})
@@ -62,7 +65,7 @@ func operation(e endpoint) object {
 func TestDescription(t *testing.T) {
 	paths := object{}
 	for _, e := range (&Gateway{}).endpoints() {
-		method, path, _ := strings.Cut(e.pattern, " ")
+		method, path, _ := strings.Cut(strings.ReplaceAll(e.pattern, "...", ""), " ")
 		at, _ := paths[path].(object)
 		if at == nil {
 			at = object{}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
@@ -115,7 +116,7 @@ func (g *Gateway) authenticate(r *http.Request) (*tenant, error) {
 	}
 	key, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !bearer {
-		key = r.Header.Get("x-api-key")
+		key = cmp.Or(r.Header.Get("x-api-key"), r.Header.Get("x-goog-api-key"))
 	}
 	given := []byte(digest(key))
 	var found *tenant
@@ -125,7 +126,7 @@ func (g *Gateway) authenticate(r *http.Request) (*tenant, error) {
 		}
 	}
 	if found == nil {
-		return nil, problem(http.StatusUnauthorized, "invalid_api_key", "send a key of this gateway: Authorization: Bearer KEY, or x-api-key: KEY")
+		return nil, problem(http.StatusUnauthorized, "invalid_api_key", "send a key of this gateway: Authorization: Bearer KEY, or x-api-key: KEY, or x-goog-api-key: KEY")
 	}
 	return found, nil
 }

@@ -62,6 +62,7 @@ func agentEnv(policy string) map[string]string {
 	return map[string]string{
 		"OPENAI_BASE_URL": base + "/v1", "OPENAI_API_BASE": base + "/v1", "OPENAI_API_KEY": modelKey, "OPENAI_MODEL": policy,
 		"ANTHROPIC_BASE_URL": base, "ANTHROPIC_API_KEY": modelKey, "ANTHROPIC_MODEL": policy,
+		"GOOGLE_GEMINI_BASE_URL": base, "GEMINI_API_KEY": modelKey, "GEMINI_MODEL": policy,
 	}
 }
 

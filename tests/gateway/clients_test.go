@@ -67,17 +67,17 @@ func clientPlane(t *testing.T) *plane {
 	return p
 }
 
-// TestPythonClients: OpenAI's and Anthropic's own clients work with the gateway, in each dialect, whole and as a stream.
+// TestPythonClients: OpenAI's, Anthropic's and Google's own clients work with the gateway, in each dialect, whole and as a stream.
 func TestPythonClients(t *testing.T) {
 	python := os.Getenv("RONDO_PYTHON")
 	if python == "" {
 		python = "python3"
 	}
-	if out, err := exec.Command(python, "-c", "import openai, anthropic").CombinedOutput(); err != nil {
+	if out, err := exec.Command(python, "-c", "import openai, anthropic, google.genai").CombinedOutput(); err != nil {
 		missing(t, python+" lacks the modules of tests/gateway/requirements.txt (or set RONDO_PYTHON): "+string(out))
 	}
 	p := clientPlane(t)
-	ends := map[string][2]string{"chat": {"tool_calls", "stop"}, "responses": {"completed", "completed"}, "messages": {"tool_use", "end_turn"}}
+	ends := map[string][2]string{"chat": {"tool_calls", "stop"}, "responses": {"completed", "completed"}, "messages": {"tool_use", "end_turn"}, "gemini": {"STOP", "STOP"}}
 	members, told := map[string]member{}, map[string][]string{}
 	command := []string{python, "testdata/clients.py", p.key}
 	for dialect := range ends {
@@ -122,6 +122,11 @@ func TestOtherDialects(t *testing.T) {
 			{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}]},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"b"}]},
 			{"type":"function_call","call_id":"c1","name":"f","arguments":"{\"x\":1}"},{"type":"function_call_output","call_id":"c1","output":"r"},{"role":"user","content":"and"}]}`,
 			`system:s user:a assistant:b+f{"x":1} tool:r user:and`},
+		"/models/any:generateContent": {`{"generation_config":{"maxOutputTokens":9,"topK":3.0,"stopSequences":["x"]},"systemInstruction":{"parts":[{"text":"s"}]},
+			"tools":[{"function_declarations":[{"name":"f","description":"d"}]}],"toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["f"]}},
+			"contents":[{"role":"user","parts":[{"text":"a"}]},{"role":"model","parts":[{"text":"hm","thought":true},{"text":"b"},{"functionCall":{"name":"f","args":{"x":1}}}]},
+			{"role":"user","parts":[{"text":"and"},{"functionResponse":{"name":"f","response":{"output":"r"}}}]}]}`,
+			`system:s user:a assistant:b+f{"x":1} tool:r user:and`},
 	} {
 		p.post("/rollouts/"+m.ID+"/v1"+path, c.body, http.StatusOK, nil)
 		turns := p.rollout(m).Turns
@@ -157,12 +162,21 @@ func TestOtherDialects(t *testing.T) {
 			`{"input":[{"type":"computer_call"}]}`: "computer_call", `{"input":[{"role":"root"}]}`: "root", `{"input":"a","max_output_tokens":0}`: "max_output_tokens",
 			`{"input":"a","tool_choice":{"type":"mcp"}}`: "tool_choice",
 		},
+		"/models/any:generateContent": {
+			`{}`: "contents", `{"contents":[{"parts":[]}]}`: "0 messages", `{"contents":[{"parts":[{"fileData":{"fileUri":"gs://a"}}]}]}`: "fileData",
+		},
 	} {
 		for body, want := range bodies {
 			got := p.post("/rollouts/"+m.ID+"/v1"+path, body, http.StatusBadRequest, nil)
 			if !strings.Contains(string(got.body), want) || !strings.Contains(string(got.body), `"error":{`) {
 				t.Errorf("%s %s: %s", path, body, got.body)
 			}
+		}
+	}
+	for method, want := range map[string]string{"any:countTokens": "countTokens", "any:streamGenerateContent": "alt=sse", ":generateContent": "MODEL", "any": "MODEL"} {
+		got := p.post("/rollouts/"+m.ID+"/v1beta/models/"+method, `{"contents":[{"parts":[{"text":"a"}]}]}`, http.StatusNotFound, nil)
+		if !strings.Contains(string(got.body), want) || !strings.Contains(string(got.body), `"NOT_FOUND"`) {
+			t.Errorf("%s: %s", method, got.body)
 		}
 	}
 }

@@ -1,4 +1,5 @@
-// Package dialects reads the requests of harnesses and writes the answers that they know: OpenAI's chat completions and responses, and Anthropic's messages. Each request becomes one of chat
+// Package dialects reads the requests of harnesses and writes the answers that they know: OpenAI's chat completions and responses, Anthropic's messages, and
+// Gemini's contents. Each request becomes one of chat
 // completions, since that is what inference servers take. What a chat cannot carry is refused by name.
 package dialects
 
@@ -46,7 +47,10 @@ type Request struct {
 	Stream       bool
 	// Withheld are the types of the tools that the model is not offered, since nobody here could run them.
 	Withheld []string
+	// Spelled is what the request says of sampling, as chat completions spell it; nil: its body does.
+	Spelled []byte
 
+	thoughts bool // Gemini's: the client wants them
 	usage    bool // at the end of the stream
 	logprobs bool
 	tokenIDs bool

@@ -231,6 +231,8 @@ func TestUnknownTypes(t *testing.T) {
 	}
 	responses := func(more string) string { return `{"input":"q",` + more + `}` }
 	input := func(items string) string { return `{"input":[{"role":"user","content":"q"},` + items + `]}` }
+	contents := func(more string) string { return `{"contents":[{"parts":[{"text":"q"}]},` + more + `]}` }
+	asks := func(more string) string { return `{"contents":[{"parts":[{"text":"q"}]}],` + more + `}` }
 	for _, c := range []struct {
 		Dialect
 		body, want string // "" for one that is read
@@ -268,6 +270,33 @@ func TestUnknownTypes(t *testing.T) {
 		{Responses{}, input(`{"role":"user","content":[{"type":"input_image","image_url":"data:,"}]}`), `"input_image"`},
 		{Responses{}, input(`{"type":"function_call_output","call_id":"c","output":[{"type":"input_file"}]}`), `"input_file"`},
 		{Responses{}, input(`{"role":"assistant","content":[{"type":"refusal","refusal":"No."}]}`), ""},
+		{Gemini{}, contents(`{"parts":[{"inlineData":{"mimeType":"image/png","data":"AA=="}}]}`), "contents[1]: parts[0]: inlineData"},
+		{Gemini{}, contents(`{"parts":[{"inline_data":{"data":"AA=="}}]}`), "inlineData"},
+		{Gemini{}, contents(`{"parts":[{"hologram":1}]}`), "hologram"},
+		{Gemini{}, contents(`{"role":"root","parts":[{"text":"a"}]}`), `"root"`},
+		{Gemini{}, contents(`{"parts":[{"functionCall":{"name":"f"}}]}`), "the model's part"},
+		{Gemini{}, contents(`{"role":"model","parts":[{"functionResponse":{"name":"f"}}]}`), "the user's"},
+		{Gemini{}, contents(`{"parts":[{"functionResponse":{"name":"f","response":{}}}]}`), `no call of "f"`},
+		{Gemini{}, contents(`{"role":"model","parts":[{"functionCall":{"name":"f"}}]},{"parts":[{"functionResponse":{"name":"f","response":{},"parts":[{"text":"a"}]}}]}`), "functionResponse: parts"},
+		{Gemini{}, contents(`{"role":"model","parts":[{"text":"hm","thought":true,"thoughtSignature":"x"}]}`), ""},
+		{Gemini{}, asks(`"tools":[{"codeExecution":{"a":1}}]`), "tools[0]: codeExecution"},
+		{Gemini{}, asks(`"tools":[{"googleSearch":{}}],"safetySettings":[{"a":1}],"labels":{"a":"b"}`), ""},
+		{Gemini{}, asks(`"tools":[{"functionDeclarations":[{"name":"f","behavior":"NON_BLOCKING"}]}]`), "functionDeclarations[0]: behavior"},
+		{Gemini{}, asks(`"toolConfig":{"functionCallingConfig":{"mode":"VALIDATED"}}`), `"VALIDATED"`},
+		{Gemini{}, asks(`"toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["f"]}}`), `no function "f"`},
+		{Gemini{}, asks(`"toolConfig":{"retrievalConfig":{"a":1}}`), "retrievalConfig"},
+		{Gemini{}, asks(`"cachedContent":"x"`), "cachedContent"},
+		{Gemini{}, asks(`"systemInstruction":{"parts":[{"functionCall":{"name":"f"}}]}`), "systemInstruction"},
+		{Gemini{}, asks(`"generationConfig":{"seed":3}`), "generationConfig: seed"},
+		{Gemini{}, asks(`"generationConfig":{"candidateCount":2}`), "candidateCount"},
+		{Gemini{}, asks(`"generationConfig":{"topK":3.5}`), "topK"},
+		{Gemini{}, asks(`"generationConfig":{"maxOutputTokens":0}`), "maxOutputTokens"},
+		{Gemini{}, asks(`"generationConfig":{"responseLogprobs":true}`), "responseLogprobs"},
+		{Gemini{}, asks(`"generationConfig":{"responseModalities":["IMAGE"]}`), "responseModalities"},
+		{Gemini{}, asks(`"generationConfig":{"responseMimeType":"text/x.enum","responseSchema":{"type":"STRING"}}`), `"text/x.enum"`},
+		{Gemini{}, asks(`"generationConfig":{"topK":1,"top_k":2}`), "topK: it is there twice"},
+		{Gemini{}, asks(`"generationConfig":{"thinkingConfig":{"an_effort":"low"}}`), "anEffort"},
+		{Gemini{}, asks(`"generationConfig":{"thinkingConfig":{"include_thoughts":true,"thinkingBudget":-1}}`), ""},
 	} {
 		_, err := c.Read([]byte(c.body))
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

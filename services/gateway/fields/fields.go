@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
@@ -36,6 +37,7 @@ var (
 	responsesFields = slices.Concat(commonFields, []string{
 		"input", "instructions", "previous_response_id", "conversation", "max_output_tokens", "background", "parallel_tool_calls", "text", "reasoning",
 	})
+	geminiFields = []string{"contents", "systemInstruction", "tools", "toolConfig", "generationConfig"}
 )
 
 // Fields that agents send and that change nothing of what is sampled here: names of users and sessions, keys of caches, tiers of service, what a provider keeps, and the
@@ -47,6 +49,7 @@ var (
 	harmlessChat      = append(slices.Clip(harmlessFields), "verbosity", "prediction", "modalities", "return_tokens_as_token_ids")
 	harmlessMessages  = append(slices.Clip(harmlessFields), "thinking", "context_management", "cache_control", "betas", "anthropic_beta", "anthropic_version", "speed", "inference_geo")
 	harmlessResponses = append(slices.Clip(harmlessFields), "include", "client_metadata", "truncation", "max_tool_calls", "text_verbosity")
+	harmlessGemini    = []string{"safetySettings", "labels", "serviceTier", "store"}
 )
 
 // Dialect has the fields of a protocol's requests that the gateway takes up, and those without an effect.
@@ -59,6 +62,7 @@ type Dialect struct {
 // The dialects of harnesses.
 var (
 	Chat      = Dialect{taken: chatFields, harmless: harmlessChat}
+	Gemini    = Dialect{taken: geminiFields, harmless: harmlessGemini}
 	Messages  = Dialect{messagesFields, harmlessMessages, map[string][]string{"output_config": {"format", "effort"}}}
 	Responses = Dialect{responsesFields, harmlessResponses, map[string][]string{
 		"text": {"format", "verbosity"}, "reasoning": {"effort", "summary", "generate_summary"},
@@ -74,7 +78,7 @@ func (d Dialect) Check(body []byte) error {
 	for _, field := range slices.Sorted(maps.Keys(request)) {
 		switch {
 		case d.within[field] != nil:
-			if err := only(field, request[field], d.within[field]); err != nil {
+			if err := Only(field+".", request[field], d.within[field]); err != nil {
 				return err
 			}
 		case slices.Contains(d.taken, field) || slices.Contains(d.harmless, field) || isDefault(field, request[field]):
@@ -93,7 +97,7 @@ var defaults = map[string][]string{
 	"best_of": {"0", "1"}, "n": {"1"}, "top_logprobs": {"0"}, "priority": {"0"}, "length_penalty": {"1", "1.0"},
 	"echo": {"false"}, "use_beam_search": {"false"}, "add_special_tokens": {"false"}, "continue_final_message": {"false"},
 	"include_stop_str_in_output": {"false"}, "no_stop_trim": {"false"}, "safe_prompt": {"false"}, "logprobs": {"false"},
-	"return_meta_info": {"false"}, "return_hidden_states": {"false"}, "return_routed_experts": {"false"},
+	"responseLogprobs": {"false"}, "return_meta_info": {"false"}, "return_hidden_states": {"false"}, "return_routed_experts": {"false"},
 	"return_token_ids": {"false"}, "return_prompt_token_ids": {"false"}, "return_tokens_as_token_ids": {"false"},
 	"add_generation_prompt": {"true"}, "skip_special_tokens": {"true"}, "spaces_between_special_tokens": {"true"},
 	"separate_reasoning": {"true"}, "ignore_eos": {"false"}, "min_tokens": {"0"},
@@ -108,15 +112,15 @@ func isDefault(field string, value json.RawMessage) bool {
 	return saysNothing(value) && string(value) != "false" && string(value) != "0"
 }
 
-// only refuses an object with other fields than those that are read; null has none.
-func only(name string, object json.RawMessage, read []string) error {
+// Only refuses an object with other fields than those that are read; null has none. at comes before a field's name.
+func Only(at string, object json.RawMessage, read []string) error {
 	var has map[string]json.RawMessage
 	if json.Unmarshal(object, &has) != nil {
-		return fmt.Errorf("%s: want an object", name)
+		return fmt.Errorf("%s: want an object", strings.TrimSuffix(at, "."))
 	}
 	for _, field := range slices.Sorted(maps.Keys(has)) {
 		if !slices.Contains(read, field) && !isDefault(field, has[field]) {
-			return fmt.Errorf("%s.%.100s: it is not passed on to the inference server; leave it out", name, field)
+			return fmt.Errorf("%s%.100s: it is not passed on to the inference server; leave it out", at, field)
 		}
 	}
 	return nil

@@ -5,6 +5,8 @@ import sys
 
 import anthropic
 import openai
+from google import genai
+from google.genai import errors, types
 
 PARAMETERS = {"type": "object", "properties": {}}
 
@@ -67,9 +69,38 @@ def messages(client, stream):
     return [call.name, first.stop_reason, last.content[0].text, last.stop_reason]
 
 
+def gemini(client, stream):
+    look = types.FunctionDeclaration(name="look", parameters=types.Schema(type="OBJECT", properties={"path": types.Schema(type="STRING")}))
+    config = types.GenerateContentConfig(system_instruction="You mend.", tools=[types.Tool(function_declarations=[look])])
+    said = [types.Content(role="user", parts=[types.Part(text="Mend it.")])]
+
+    def ask():
+        if not stream:
+            return client.models.generate_content(model="any", contents=said, config=config).candidates[0]
+        chunks = list(client.models.generate_content_stream(model="any", contents=said, config=config))
+        last = chunks[-1].candidates[0]
+        last.content.parts = [p for c in chunks for p in c.candidates[0].content.parts if p.text or p.function_call]
+        assert chunks[-1].usage_metadata.total_token_count > 0, chunks
+        return last
+
+    first = ask()
+    call = next(p.function_call for p in first.content.parts if p.function_call)
+    answer = types.Part.from_function_response(name=call.name, response={"output": "all is well"})  # it has no id
+    said += [first.content, types.Content(role="user", parts=[answer])]
+    last = ask()
+    return [call.name, first.finish_reason.value, last.content.parts[0].text, last.finish_reason.value]
+
+
 def work(dialect, url, key):
     name, _, how = dialect.partition("-")
-    if name == "messages":
+    if name == "gemini":
+        at = types.HttpOptions(base_url=url.removesuffix("/v1"))
+        told = gemini(genai.Client(api_key=key, http_options=at), how == "stream")
+        try:
+            genai.Client(api_key="wrong", http_options=at).models.generate_content(model="any", contents="a")
+        except errors.ClientError as e:
+            told.append("refused" if (e.code, e.status) == (401, "UNAUTHENTICATED") else str(e))
+    elif name == "messages":
         told = messages(anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key=key), how == "stream")
         wrong = anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="wrong")
         try:
