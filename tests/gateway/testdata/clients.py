@@ -96,8 +96,9 @@ def work(dialect, url, key):
     if name == "gemini":
         at = types.HttpOptions(base_url=url.removesuffix("/v1"))
         told = gemini(genai.Client(api_key=key, http_options=at), how == "stream")
+        wrong = genai.Client(api_key="wrong", http_options=at)  # it closes with the last name for it
         try:
-            genai.Client(api_key="wrong", http_options=at).models.generate_content(model="any", contents="a")
+            wrong.models.generate_content(model="any", contents="a")
         except errors.ClientError as e:
             told.append("refused" if (e.code, e.status) == (401, "UNAUTHENTICATED") else str(e))
     elif name == "messages":
