@@ -95,6 +95,15 @@ func (c *Checker) rollout(e events.Event) {
 	}
 }
 
+// checkStated checks what an event states, where it can be read.
+func checkStated[T any](e events.Event, check func(T) error) error {
+	stated, err := events.Data[T](e)
+	if err != nil {
+		return err
+	}
+	return check(stated)
+}
+
 func (c *Checker) progress(r *rolloutState, e events.Event) error {
 	switch e.Type {
 	case events.RolloutStartedType:
@@ -102,17 +111,9 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 		r.version, r.origin = started.PolicyVersion, started.Origin
 		return err
 	case events.RolloutCopiedType:
-		copied, err := events.Data[events.RolloutCopied](e)
-		if err != nil {
-			return err
-		}
-		return c.copied(r, copied)
+		return checkStated(e, func(copied events.RolloutCopied) error { return c.copied(r, copied) })
 	case events.PieceSampledType:
-		piece, err := events.Data[events.PieceSampled](e)
-		if err != nil {
-			return err
-		}
-		return r.piece(piece)
+		return checkStated(e, r.piece)
 	case events.TurnSampledType:
 		turn, err := events.Data[events.TurnSampled](e)
 		if err != nil {
@@ -123,17 +124,9 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 		}
 		return c.conversation(r, turn)
 	case events.ToolsCompletedType:
-		tools, err := events.Data[events.ToolsCompleted](e)
-		if err != nil {
-			return err
-		}
-		return r.answered(tools)
+		return checkStated(e, r.answered)
 	case events.RolloutObservedType:
-		observed, err := events.Data[events.RolloutObserved](e)
-		if err != nil {
-			return err
-		}
-		return r.observed(observed)
+		return checkStated(e, r.observed)
 	case events.RolloutRatedType:
 		rated, err := events.Data[events.RolloutRated](e)
 		if err == nil && (!r.finished || r.rated != nil) {
@@ -144,17 +137,9 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 	case events.WorkspaceCalledType, events.WorkspaceAnsweredType:
 		return r.workspace(e)
 	case events.StepFinishedType:
-		ended, err := events.Data[events.StepFinished](e)
-		if err != nil {
-			return err
-		}
-		return r.stepFinished(ended)
+		return checkStated(e, r.stepFinished)
 	case events.StepScoredType:
-		scored, err := events.Data[events.StepScored](e)
-		if err != nil {
-			return err
-		}
-		return r.stepScored(scored)
+		return checkStated(e, r.stepScored)
 	case events.RolloutRetriedType:
 		retried, err := events.Data[events.RolloutRetried](e)
 		if err == nil && retried.Behind > 0 && (!r.agent || retried.Behind != r.turns) {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"fmt"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -18,11 +17,7 @@ func newVersion(g *app.Global) *cobra.Command {
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b := buildOf(debug.ReadBuildInfo())
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), b)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "rondo %s (%s)\n", b, b.Go)
-			return nil
+			return app.Tell(cmd, g, b, "rondo %s (%s)\n", b, b.Go)
 		},
 	}
 }

@@ -4,6 +4,7 @@
 package evaluation
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -66,15 +67,9 @@ const (
 
 // withDefaults fills in what is left out and refuses what makes no sense.
 func (o Options) withDefaults() (Options, error) {
-	if o.PassAt == 0 {
-		o.PassAt = 1
-	}
-	if o.Confidence == 0 {
-		o.Confidence = 0.95
-	}
-	if o.Resamples == 0 {
-		o.Resamples = 10_000
-	}
+	o.PassAt = cmp.Or(o.PassAt, 1)
+	o.Confidence = cmp.Or(o.Confidence, 0.95)
+	o.Resamples = cmp.Or(o.Resamples, 10_000)
 	o.K = slices.Compact(slices.Sorted(slices.Values(o.K)))
 	switch {
 	case !finite(o.PassAt):

@@ -31,11 +31,17 @@ func TestAnswersAreHeldToTheirMemory(t *testing.T) {
 		`{"choices":[{"token_ids":` + list(`1`, large) + `}]}`,
 		`{"choices":[{"message":{"content":"` + strings.Repeat("x", large) + `"}}]}`,
 		`{"choices":[{"message":{"content":"` + strings.Repeat("x", 60<<20) + `"}}]}`,
+		strings.Repeat(`data: {"choices":[{"delta":{"content":"`+strings.Repeat("x", 1000)+`"}}]}`+"\n\n", large/1000) + `data: {"choices":[{"finish_reason":"stop"}]}`,
+		`data: {"choices":[{"finish_reason":"stop","token_ids":` + list(`1`, large) + `}]}`,
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var i int
 		fmt.Sscanf(r.URL.Path, "/%d/", &i)
-		io.WriteString(w, bodies[i%len(bodies)]) // fmt would copy it
+		body := bodies[i%len(bodies)]
+		if strings.HasPrefix(body, "data:") {
+			w.Header().Set("Content-Type", "text/event-stream")
+		}
+		io.WriteString(w, body) // fmt would copy it
 	}))
 	defer server.Close()
 	runtime.GC()
@@ -47,7 +53,7 @@ func TestAnswersAreHeldToTheirMemory(t *testing.T) {
 	var mu sync.Mutex
 	for i := range 4 * len(bodies) {
 		wg.Go(func() {
-			c := Client{HTTP: http.DefaultClient}
+			c := Client{HTTP: http.DefaultClient, Follow: func(Delta) {}}
 			got, err := c.Complete(t.Context(), fmt.Sprintf("%s/%d", server.URL, i), Request{})
 			if err == nil {
 				mu.Lock()

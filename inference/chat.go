@@ -152,6 +152,7 @@ type Response struct {
 	parts          int // requests that sampled it, where they are counted
 	recorded       int // tokens of it that were recorded before it was asked for
 	beside         *beside
+	streamed       bool     // it came as a stream
 	lifted         []int32  // ids of the prompt that were read as digits alone, so that none is below 0
 	PromptTokenIDs tokenIDs `json:"prompt_token_ids"`
 	Choices        choices  `json:"choices"`
@@ -193,6 +194,9 @@ func (c *tokenCount) UnmarshalJSON(data []byte) error {
 
 // Sent is when the request was sent that this answers: not one that was refused before it.
 func (r *Response) Sent() time.Time { return r.sent }
+
+// Streamed reports whether the answer came as a stream.
+func (r *Response) Streamed() bool { return r.streamed }
 
 // Recorded is how many tokens of the answer, the first ones, were recorded before it was asked for.
 func (r *Response) Recorded() int { return r.recorded }

@@ -127,6 +127,10 @@ type Client struct {
 	// FirstByte bounds the time from a request to the header of its answer, which servers that do not stream send when they have sampled all of it; 0 does not. BetweenBytes bounds
 	// the silence within an answer; 0 is two minutes, and none within a stream, where a server may pause. The context bounds the whole.
 	FirstByte, BetweenBytes time.Duration
+	// Follow is told what a chat's answer says while it comes, from a server that streams; nil asks for the whole answer.
+	Follow func(Delta)
+	// Unstreamed says behind a Complete that the server does not stream, or in a way that cannot be read: it is to be asked for whole answers.
+	Unstreamed bool
 }
 
 // Complete asks for one turn; request is a Request, or what else is one in JSON. Its error is a *Failure that does not tell the key, whatever the server answered.
@@ -134,10 +138,18 @@ type Client struct {
 func (c *Client) Complete(ctx context.Context, endpoint string, request any) (*Response, error) {
 	var answer Response
 	share := answers.Share(endpoint)
+	url := strings.TrimSuffix(endpoint, "/") + "/chat/completions"
 	sent := time.Now()
 	text, err := bodyOf(request)
-	if err == nil {
-		err = c.ask(ctx, strings.TrimSuffix(endpoint, "/")+"/chat/completions", text, &answer, share)
+	whole := c.Follow == nil
+	if err == nil && !whole {
+		whole, err = c.followed(ctx, url, text, &answer, share)
+	}
+	if err == nil && whole {
+		sent = time.Now()
+		if err = c.ask(ctx, url, text, &answer, share); err != nil {
+			c.Unstreamed = false // it is not the stream that was wrong
+		}
 	}
 	if err != nil {
 		share.End()
@@ -237,11 +249,30 @@ func (c *Client) post(ctx context.Context, url string, body body, answer any, sh
 	if resp.StatusCode != http.StatusOK {
 		return refused(ctx, resp, url, c.APIKey)
 	}
-	if s, ok := answer.(*streamed); ok {
+	switch s := answer.(type) {
+	case *streamed:
 		if streams(resp) {
-			return c.stream(ctx, cancel, url, resp, c.mostStreamed(body.size()), s, share)
+			failure := c.stream(ctx, cancel, url, resp, c.mostStreamed(body.size()), s, share)
+			if failure == nil {
+				s.end()
+			}
+			return failure
 		}
 		answer = &s.whole
+	case *chunks:
+		if streams(resp) {
+			failure := c.stream(ctx, cancel, url, resp, c.mostStreamed(body.size()), s, share)
+			if failure != nil {
+				return failure
+			}
+			text, failure := s.whole(ctx, url, share)
+			if failure != nil {
+				return failure
+			}
+			s.answer.streamed = true
+			return c.decode(ctx, url, text, s.answer, share)
+		}
+		answer = s.answer
 	}
 	silence := cmp.Or(c.BetweenBytes, bodyTime)
 	stop := func() { cancel(TimeLimit("between_bytes", silence)) }
@@ -276,21 +307,30 @@ func (c *Client) mostStreamed(request int) int64 {
 // byteOrderMark begins the JSON of some proxies.
 var byteOrderMark = []byte("\ufeff")
 
-// read reads an answer, and has the memory for its text and then for its values before it takes it.
+// read reads an answer, and has the memory for its text before it takes it.
 func (c *Client) read(ctx context.Context, url string, body io.Reader, length, most int64, answer any, share *memory.Share) *Failure {
 	text, err := share.Read(ctx, body, length, most)
-	text = bytes.TrimPrefix(text, byteOrderMark)
-	rest, list := text, []byte(nil)
-	if _, ok := answer.(*Response); ok && err == nil {
-		rest, list = lift(text)
-	}
-	if err == nil {
-		err = share.Grow(ctx, int64(len(text))+perValue*(memory.Values(rest)+int64(bytes.Count(list, []byte{','}))))
-	}
 	switch {
 	case errors.Is(err, memory.ErrLong):
-		return &Failure{Class: events.ClassBadResponse, Permanent: true, Err: fmt.Errorf("%s answered more than %d bytes, the most that this request can have for an answer", url, most)}
+		return tooLong(url, most)
 	case err != nil:
+		return unread(ctx, url, err)
+	}
+	return c.decode(ctx, url, text, answer, share)
+}
+
+func tooLong(url string, most int64) *Failure {
+	return &Failure{Class: events.ClassBadResponse, Permanent: true, Err: fmt.Errorf("%s answered more than %d bytes, the most that this request can have for an answer", url, most)}
+}
+
+// decode has the memory for the values of an answer before it takes it. The memory of its text is given back.
+func (c *Client) decode(ctx context.Context, url string, whole []byte, answer any, share *memory.Share) *Failure {
+	text := bytes.TrimPrefix(whole, byteOrderMark)
+	rest, list := text, []byte(nil)
+	if _, ok := answer.(*Response); ok {
+		rest, list = lift(text)
+	}
+	if err := share.Grow(ctx, int64(len(text))+perValue*(memory.Values(rest)+int64(bytes.Count(list, []byte{','})))); err != nil {
 		return unread(ctx, url, err)
 	}
 	if status, said := vocabulary.ErrorBody(text); status > 0 {
@@ -299,7 +339,7 @@ func (c *Client) read(ctx context.Context, url string, body io.Reader, length, m
 	if err := decode(text, rest, list, answer); err != nil {
 		return &Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", url, wording.Plain(err))}
 	}
-	share.Shrink(int64(cap(text)))
+	share.Shrink(int64(cap(whole)))
 	return nil
 }
 

@@ -51,9 +51,19 @@ var (
 	errEnded  = errors.New("the answer has ended")
 )
 
+// joined is an answer that is made of events.
+type joined interface {
+	// event takes one of them; key is what its failure does not tell.
+	event(ctx context.Context, url, key string, data []byte, share *memory.Share) *Failure
+	// ended reports whether the answer has come to its end.
+	ended() bool
+	// done takes the server's word that it has sent all, and reports whether the answer has come to its end.
+	done() bool
+}
+
 // stream reads an answer that comes as events. Until the first of them the server may be as silent as before an answer that comes as a whole, and within the answer where the caller bounds no
 // silence. An answer that has come to its end is whole, whatever becomes of the connection. That is read to its end, so that it can be used again.
-func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, url string, resp *http.Response, most int64, s *streamed, share *memory.Share) *Failure {
+func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, url string, resp *http.Response, most int64, s joined, share *memory.Share) *Failure {
 	limit := func(key string, after time.Duration) *timed {
 		return &timed{Reader: resp.Body, silence: after, stop: func() { cancel(TimeLimit(key, after)) }}
 	}
@@ -75,10 +85,9 @@ func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, url
 		switch {
 		case err == nil:
 		case s.ended():
-			s.end()
 			return nil
 		case errors.Is(err, memory.ErrLong):
-			return &Failure{Class: events.ClassBadResponse, Permanent: true, Err: fmt.Errorf("%s answered more than %d bytes, the most that this request can have for an answer", url, most)}
+			return tooLong(url, most)
 		case err == io.EOF:
 			return &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("answer of %s: %w", url, errBroken)}
 		default:
@@ -89,7 +98,7 @@ func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, url
 			continue
 		}
 		if string(data) == "[DONE]" {
-			if done = true; !s.ended() {
+			if done = true; !s.done() {
 				return &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("answer of %s: %w", url, errBroken)}
 			}
 			continue
@@ -133,6 +142,8 @@ func (s *streamed) ended() bool {
 	return len(s.whole.Choices) == 1 && s.whole.Choices[0].FinishReason != ""
 }
 
+func (s *streamed) done() bool { return s.ended() }
+
 // event takes one event of a stream. Its memory is given back but for that of its tokens, before anybody looks at these.
 func (s *streamed) event(ctx context.Context, url, key string, data []byte, share *memory.Share) *Failure {
 	grown, before := perValue*memory.Values(data), len(s.soFar.ids)
@@ -152,15 +163,23 @@ func (s *streamed) event(ctx context.Context, url, key string, data []byte, shar
 
 // read reads one event.
 func (s *streamed) read(ctx context.Context, url, key string, data []byte) *Failure {
-	if status, said := vocabulary.ErrorBody(data); status > 0 {
-		return refusedAs(ctx, status, fmt.Sprintf("%s answered 200 with an error", url), said, key)
-	}
 	var part Response
-	if err := unmarshal(data, &part); err != nil {
-		return malformed(url, wording.Plain(err))
+	if failure := readEvent(ctx, url, key, data, &part); failure != nil {
+		return failure
 	}
 	if err := s.take(&part); err != nil {
 		return malformed(url, err)
+	}
+	return nil
+}
+
+// readEvent reads the JSON of an event, which may be an error.
+func readEvent(ctx context.Context, url, key string, data []byte, part any) *Failure {
+	if status, said := vocabulary.ErrorBody(data); status > 0 {
+		return refusedAs(ctx, status, fmt.Sprintf("%s answered 200 with an error", url), said, key)
+	}
+	if err := unmarshal(data, part); err != nil {
+		return malformed(url, wording.Plain(err))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package feed
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -81,15 +82,8 @@ func (c *content) trajectory(run, group, rollout string, tokens int) *storage.Tr
 		}
 		t.Messages = append(t.Messages,
 			storage.Message{Index: 2 * turn, Turn: turn, Role: role, TokenIDs: prompt, Logprobs: make([]float32, len(prompt)), LossMask: make([]bool, len(prompt)), PolicyVersion: -1},
-			storage.Message{Index: 2*turn + 1, Turn: turn, Role: "assistant", TokenIDs: answer, Logprobs: c.logprobs(sampled), LossMask: trues(sampled), PolicyVersion: 1, FinishReason: "tool_calls"})
+			storage.Message{Index: 2*turn + 1, Turn: turn, Role: "assistant", TokenIDs: answer, Logprobs: c.logprobs(sampled),
+				LossMask: slices.Repeat([]bool{true}, sampled), PolicyVersion: 1, FinishReason: "tool_calls"})
 	}
 	return t
-}
-
-func trues(n int) []bool {
-	mask := make([]bool, n)
-	for i := range mask {
-		mask[i] = true
-	}
-	return mask
 }

@@ -5,6 +5,7 @@
 package index
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -32,18 +33,12 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Questions == 0 {
-		o.Questions = 1000
-	}
-	if o.Times == 0 {
-		o.Times = 10
-	}
+	o.Questions = cmp.Or(o.Questions, 1000)
+	o.Times = cmp.Or(o.Times, 10)
 	if o.Chunks == nil {
 		o.Chunks = []int{10_000, 100_000, 1_000_000}
 	}
-	if o.Queries == 0 {
-		o.Queries = 50
-	}
+	o.Queries = cmp.Or(o.Queries, 50)
 	if o.Questions < 10 || o.Questions > 100_000 || o.Times < 1 || o.Times > 100 || o.Queries < 2 || o.Queries > 10_000 {
 		return o, fmt.Errorf("questions %d, times %d, queries %d: must be 10 to 100000, 1 to 100, 2 to 10000", o.Questions, o.Times, o.Queries)
 	}

@@ -7,6 +7,7 @@
 package long
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -39,12 +40,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Lengths == nil {
 		o.Lengths = []int{100, 300, 1000}
 	}
-	if o.Rollouts == 0 {
-		o.Rollouts = 2
-	}
-	if o.Tokens == 0 {
-		o.Tokens = 128
-	}
+	o.Rollouts = cmp.Or(o.Rollouts, 2)
+	o.Tokens = cmp.Or(o.Tokens, 128)
 	o.Lengths = slices.Sorted(slices.Values(o.Lengths))
 	if len(o.Lengths) == 0 || len(o.Lengths) > 10 || o.Lengths[0] < least || o.Lengths[len(o.Lengths)-1] > 10_000 {
 		return o, fmt.Errorf("lengths %v: must be 1 to 10 of %d to 10000 turns", o.Lengths, least)

@@ -6,21 +6,18 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
-	"testing/fstest"
 	"time"
 
 	"github.com/rondo-rl/rondo/bench/plane"
 	"github.com/rondo-rl/rondo/bench/scripted"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/pipeline"
-	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
 	"github.com/rondo-rl/rondo/services/archiver"
 	"github.com/rondo-rl/rondo/services/querysampler"
 	"github.com/rondo-rl/rondo/services/scorer"
 	"github.com/rondo-rl/rondo/services/toolrunner"
 	"github.com/rondo-rl/rondo/services/trainerfeeder"
-	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/tasks"
 )
 
@@ -77,23 +74,14 @@ func (p *bench) config(ctx context.Context, o Options, turns int) (runfile.RunCo
 	cfg.Sampling.MaxTokens = o.Tokens
 	cfg.Limits.Turns, cfg.Limits.Tokens, cfg.Limits.Timeout = turns, 1<<30, runfile.Duration(24*time.Hour)
 	lines := strings.Repeat("\tfmt.Println(\"a line of a program that agents read\")\n", 80)
-	snapshot, err := p.pack(ctx, "main.go", "package main\n\nimport \"fmt\"\n\nfunc main() {\n"+lines+"}\n")
+	snapshot, err := p.Pack(ctx, "main.go", "package main\n\nimport \"fmt\"\n\nfunc main() {\n"+lines+"}\n")
 	if err != nil {
 		return cfg, err
 	}
-	tests, err := p.pack(ctx, "test.sh", "echo 1 > /logs/verifier/reward.txt\n")
+	tests, err := p.Pack(ctx, "test.sh", "echo 1 > /logs/verifier/reward.txt\n")
 	cfg.Tasks = []runfile.TaskSpec{{
 		Name: task, Digest: "sha256:" + task, Instruction: "Read the program until you know it by heart.", Workdir: "/app", VerifierTimeout: runfile.Duration(time.Minute),
 		Snapshot: snapshot, Tests: tests,
 	}}
 	return cfg, errors.Join(err, cfg.Validate())
-}
-
-// pack stores a folder of one file.
-func (p *bench) pack(ctx context.Context, name, content string) (storage.Ref, error) {
-	data, err := sandbox.Pack(fstest.MapFS{name: {Data: []byte(content), Mode: 0o644}})
-	if err != nil {
-		return storage.Ref{}, err
-	}
-	return storage.PutBlob(ctx, p.Log.Store(), data)
 }

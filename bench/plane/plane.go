@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"testing/fstest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,7 +20,9 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/services/generator"
+	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/dir"
 )
 
@@ -105,4 +108,13 @@ func (p *Plane) Open(ctx context.Context, cfg runfile.RunConfig) (run string, er
 		}
 	}
 	return run, nil
+}
+
+// Pack stores a folder of one file.
+func (p *Plane) Pack(ctx context.Context, name, content string) (storage.Ref, error) {
+	data, err := sandbox.Pack(fstest.MapFS{name: {Data: []byte(content), Mode: 0o644}})
+	if err != nil {
+		return storage.Ref{}, err
+	}
+	return storage.PutBlob(ctx, p.Log.Store(), data)
 }

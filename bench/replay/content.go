@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,7 +75,7 @@ func (w *world) rollout(ctx context.Context, e events.Event) error {
 		}
 		t.Messages = append(t.Messages,
 			storage.Message{Index: int32(2 * i), Turn: int32(i), Role: "user", TokenIDs: p.prompt, Logprobs: make([]float32, promptTokens), LossMask: make([]bool, promptTokens), PolicyVersion: -1},
-			storage.Message{Index: int32(2*i + 1), Turn: int32(i), Role: "assistant", Content: turn.Content, TokenIDs: p.tokens, Logprobs: p.logprobs, LossMask: all(sampled),
+			storage.Message{Index: int32(2*i + 1), Turn: int32(i), Role: "assistant", Content: turn.Content, TokenIDs: p.tokens, Logprobs: p.logprobs, LossMask: slices.Repeat([]bool{true}, sampled),
 				PolicyVersion: started.PolicyVersion, FinishReason: "stop"})
 		if i == turns-1 {
 			sampledTurn := fact(events.TurnSampledType, e.Entity, events.Ordinal(i), turn)
@@ -109,12 +110,4 @@ func (w *world) rollout(ctx context.Context, e events.Event) error {
 		}))
 	_, err = w.append(ctx, e.Seq, facts...)
 	return err
-}
-
-func all(n int) []bool {
-	mask := make([]bool, n)
-	for i := range mask {
-		mask[i] = true
-	}
-	return mask
 }

@@ -5,19 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
-	"testing/fstest"
 	"time"
 
 	"github.com/rondo-rl/rondo/bench/plane"
 	"github.com/rondo-rl/rondo/bench/scripted"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
 	"github.com/rondo-rl/rondo/services/archiver"
 	"github.com/rondo-rl/rondo/services/querysampler"
 	"github.com/rondo-rl/rondo/services/trainerfeeder"
-	"github.com/rondo-rl/rondo/storage"
 )
 
 const (
@@ -60,11 +57,11 @@ func (b *bench) start(ctx context.Context, s shape) (string, error) {
 	cfg.Sampling.MaxTokens = b.o.Tokens
 	cfg.Limits.Turns, cfg.Limits.Tokens, cfg.Limits.Timeout = s.turns, 1<<30, runfile.Duration(24*time.Hour)
 	cfg.Log.MaxBytes = 8 << 30
-	snapshot, err := b.pack(ctx, "main.go", "package main\n\nfunc main() {}\n")
+	snapshot, err := b.Pack(ctx, "main.go", "package main\n\nfunc main() {}\n")
 	if err != nil {
 		return "", err
 	}
-	tests, err := b.pack(ctx, "test.sh", "echo 1 > /logs/verifier/reward.txt\n")
+	tests, err := b.Pack(ctx, "test.sh", "echo 1 > /logs/verifier/reward.txt\n")
 	if err != nil {
 		return "", err
 	}
@@ -75,15 +72,6 @@ func (b *bench) start(ctx context.Context, s shape) (string, error) {
 		return "", err
 	}
 	return b.Open(ctx, cfg)
-}
-
-// pack stores a folder of one file.
-func (b *bench) pack(ctx context.Context, name, content string) (storage.Ref, error) {
-	data, err := sandbox.Pack(fstest.MapFS{name: {Data: []byte(content), Mode: 0o644}})
-	if err != nil {
-		return storage.Ref{}, err
-	}
-	return storage.PutBlob(ctx, b.Log.Store(), data)
 }
 
 var errDone = errors.New("done")

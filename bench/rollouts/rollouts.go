@@ -9,6 +9,7 @@
 package rollouts
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -33,15 +34,9 @@ type Options struct {
 const groupSize = 8
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Rollouts == 0 {
-		o.Rollouts = 800
-	}
-	if o.Turns == 0 {
-		o.Turns = 4
-	}
-	if o.Tokens == 0 {
-		o.Tokens = 128
-	}
+	o.Rollouts = cmp.Or(o.Rollouts, 800)
+	o.Turns = cmp.Or(o.Turns, 4)
+	o.Tokens = cmp.Or(o.Tokens, 128)
 	if o.Rollouts < 8*groupSize || o.Rollouts > 10_000*groupSize || o.Turns < 2 || o.Turns > 100 || o.Tokens < 16 || o.Tokens > 4096 || o.Open < 0 || o.Open > 10_000*heldGroup {
 		return o, fmt.Errorf("%d rollouts of %d turns of %d tokens, %d open: must be %d to %d of 2 to 100 of 16 to 4096, and at most %d",
 			o.Rollouts, o.Turns, o.Tokens, o.Open, 8*groupSize, 10_000*groupSize, 10_000*heldGroup)

@@ -14,6 +14,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -39,15 +40,9 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Events == 0 {
-		o.Events = 20000
-	}
-	if o.Pairs == 0 {
-		o.Pairs = 7
-	}
-	if o.Slots == 0 {
-		o.Slots = 64
-	}
+	o.Events = cmp.Or(o.Events, 20000)
+	o.Pairs = cmp.Or(o.Pairs, 7)
+	o.Slots = cmp.Or(o.Slots, 64)
 	if o.Durability == nil {
 		o.Durability = []time.Duration{0, 100 * time.Millisecond}
 	}

@@ -66,12 +66,8 @@ later build may differ.`,
 					"the profile %s was tried with %s, and not with %s: look at the requests of a first rollout\n", p.Name, strings.Join(p.Seen, ", "),
 					cmp.Or(p.Install.Version, "what has no install.version"))
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), built)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s is layer %s: %d files, %d bytes\nit says: %s\n",
+			return app.Tell(cmd, g, built, "%s %s is layer %s: %d files, %d bytes\nit says: %s\n",
 				p.Name, p.Install.Version, built.Digest, built.Files, built.Bytes, app.Line(built.Reported, 200))
-			return err
 		},
 	}
 	f := cmd.Flags()

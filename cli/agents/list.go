@@ -28,12 +28,7 @@ func newList(g *app.Global) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the layers in the store, and the shipped profiles", Args: cobra.NoArgs,
 		Example: "  rondo agents list\n  rondo agents list --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := plane.Connect(cmd.Context(), g)
-			if err != nil {
-				return err
-			}
-			defer p.Close()
+		RunE: plane.Command(g, func(cmd *cobra.Command, _ []string, p *plane.Plane) error {
 			all := listing{Layers: []agents.Stored{}}
 			stored, err := agents.List(cmd.Context(), p.Store)
 			if err != nil {
@@ -43,11 +38,8 @@ func newList(g *app.Global) *cobra.Command {
 			for _, name := range app.SortedKeys(agents.Shipped()) {
 				all.Profiles = append(all.Profiles, agents.Shipped()[name])
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), all)
-			}
-			return printList(cmd.OutOrStdout(), all)
-		},
+			return app.Show(cmd, g, all, func(w io.Writer) error { return printList(w, all) })
+		}),
 	}
 }
 
@@ -106,12 +98,7 @@ func newShow(g *app.Global) *cobra.Command {
 agent; where there is none, the shipped profile is shown. The first six digits of a digest are enough, if no
 other one has them.`,
 		Example: "  rondo agents show codex\n  rondo agents show codex@0.171.0 --json\n  rondo agents show 4c1d9e",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := plane.Connect(cmd.Context(), g)
-			if err != nil {
-				return err
-			}
-			defer p.Close()
+		RunE: plane.Command(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {
 			var found shown
 			stored, err := agents.Find(cmd.Context(), p.Store, args[0])
 			profile, shipped := agents.Shipped()[args[0]]
@@ -123,11 +110,8 @@ other one has them.`,
 			default:
 				return err
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), found)
-			}
-			return found.print(cmd.OutOrStdout())
-		},
+			return app.Show(cmd, g, found, func(w io.Writer) error { return found.print(w) })
+		}),
 	}
 	cmd.ValidArgsFunction = completeLayers(g, true)
 	return cmd
@@ -165,12 +149,7 @@ deletes. A layer that a run names which is not closed stays. A closed run whose 
 continued (rondo run continue); its replays start no agent, and need none. A damaged layer is removed by its
 whole digest.`,
 		Example: "  rondo agents remove 4c1d9e0f1a2b",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := plane.Connect(cmd.Context(), g)
-			if err != nil {
-				return err
-			}
-			defer p.Close()
+		RunE: plane.Command(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {
 			found, err := agents.Find(cmd.Context(), p.Store, args[0])
 			if agents.Valid(args[0]) && errors.Is(err, storage.ErrCorrupt) {
 				found, err = agents.Stored{Digest: args[0], Damaged: err.Error()}, nil
@@ -201,7 +180,7 @@ whole digest.`,
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "layer %s of %s is removed\n", found.Digest, name)
 			return err
-		},
+		}),
 	}
 	cmd.ValidArgsFunction = completeLayers(g, false)
 	return cmd

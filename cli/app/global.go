@@ -50,9 +50,7 @@ func fillFlags(cmd *cobra.Command, g *Global) error {
 		return err
 	}
 	file := map[string]any{}
-	if g.config == "" {
-		g.config = os.Getenv("RONDO_CONFIG")
-	}
+	g.config = cmp.Or(g.config, os.Getenv("RONDO_CONFIG"))
 	if g.config != "" {
 		text, err := yamltext.ReadFile(g.config)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
 
@@ -22,6 +23,22 @@ func PrintJSON(w io.Writer, v any) error {
 	}
 	_, err = fmt.Fprintln(w, string(data))
 	return err
+}
+
+// Show prints what a command has found, by print, or as JSON where the flags ask for it.
+func Show(cmd *cobra.Command, g *Global, found any, print func(io.Writer) error) error {
+	if g.JSON {
+		return PrintJSON(cmd.OutOrStdout(), found)
+	}
+	return print(cmd.OutOrStdout())
+}
+
+// Tell is Show in one sentence.
+func Tell(cmd *cobra.Command, g *Global, found any, format string, args ...any) error {
+	return Show(cmd, g, found, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, format, args...)
+		return err
+	})
 }
 
 // Output is standard output. It remembers the first write that failed: a command that has printed nothing has not gone well.

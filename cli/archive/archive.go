@@ -65,12 +65,7 @@ func newArchiveSeal(g *app.Global) *cobra.Command {
 		Long: `Seal archives the run's log as it is. A running plane's archiver does that by itself: at the
 intervals of the run file (log.archive_every), whenever a segment is full, and when a run is closed.`,
 		Example: "  rondo archive seal demo-1",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := plane.ConnectRun(cmd.Context(), g, args[0])
-			if err != nil {
-				return err
-			}
-			defer p.Close()
+		RunE: plane.RunCommand(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {
 			if _, err := p.Log.Incarnation(cmd.Context(), args[0]); err != nil {
 				return fmt.Errorf("seal: %w", err)
 			}
@@ -79,7 +74,7 @@ intervals of the run file (log.archive_every), whenever a segment is full, and w
 				return err
 			}
 			return printArchive(cmd.OutOrStdout(), g, report(args[0], made), "were sealed")
-		},
+		}),
 	}
 }
 
@@ -91,12 +86,7 @@ there, that both hold the same events. Then it reads every object that the archi
 trajectories, batches, workspaces, logs, tasks, weights), each once, and checks its digest. It names what is broken, with the
 event that refers to it, and exits with 2.`,
 		Example: "  rondo archive verify demo-1\n  rondo archive verify demo-1 --json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := plane.Connect(cmd.Context(), g)
-			if err != nil {
-				return err
-			}
-			defer p.Close()
+		RunE: plane.Command(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {
 			r, err := verifyArchive(cmd.Context(), g, p.Log, args[0])
 			if err != nil {
 				return err
@@ -106,7 +96,7 @@ event that refers to it, and exits with 2.`,
 				return err
 			}
 			return &app.ExitError{Code: app.Found, Err: fmt.Errorf("archive of %s: %d findings", args[0], len(r.Findings))}
-		},
+		}),
 	}
 }
 

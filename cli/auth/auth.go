@@ -79,10 +79,7 @@ nats/routes.conf in its block, too: they know each other by the certificate, whi
 				}
 				results = append(results, made{name, outcome, a.Creds(name)})
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), results)
-			}
-			return tellMade(cmd.OutOrStdout(), f.out, results, len(hosts) > 0)
+			return app.Show(cmd, g, results, func(w io.Writer) error { return tellMade(w, f.out, results, len(hosts) > 0) })
 		},
 	}
 	cmd.Flags().StringArrayVar(&hosts, "tls", nil, "name or address of the NATS server, or of each of a cluster, for a certificate authority and a certificate of its own; may be repeated")
@@ -140,11 +137,7 @@ The server knows a new user with a role at once. After a new user with services 
 				return fmt.Errorf("make user %s: %w", u.Name, err)
 			}
 			result := made{u.Name, outcome, a.Creds(u.Name)}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), result)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", result.Outcome, result.Creds)
-			return err
+			return app.Tell(cmd, g, result, "%s: %s\n", result.Outcome, result.Creds)
 		},
 	}
 	fl := cmd.Flags()
@@ -290,9 +283,5 @@ func (f *authFlags) each(cmd *cobra.Command, g *app.Global, names []string, done
 			return err
 		}
 	}
-	if g.JSON {
-		return app.PrintJSON(cmd.OutOrStdout(), names)
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s; now reload the server, which includes %s%s\n", done, strings.Join(names, " "), filepath.Join(f.out, auth.ConfigFile), store)
-	return err
+	return app.Tell(cmd, g, names, "%s: %s; now reload the server, which includes %s%s\n", done, strings.Join(names, " "), filepath.Join(f.out, auth.ConfigFile), store)
 }

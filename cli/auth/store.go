@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,10 +64,9 @@ stand for the users that you make there.`,
 			if err != nil {
 				return err
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), map[string]any{"bucket": c.Bucket, "users": results, "removed": removed})
-			}
-			return tellStore(cmd.OutOrStdout(), f.out, c.Bucket, results, removed)
+			return app.Show(cmd, g, map[string]any{"bucket": c.Bucket, "users": results, "removed": removed}, func(w io.Writer) error {
+				return tellStore(w, f.out, c.Bucket, results, removed)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&printOnly, "print", false, "print the bucket policy, and do nothing")
@@ -189,9 +189,7 @@ func placeTable() string {
 	}
 	for _, s := range topology.Objects {
 		prefix := s.Prefix
-		if prefix == "" {
-			prefix = "(everything)"
-		}
+		prefix = cmp.Or(prefix, "(everything)")
 		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", prefix, names(s.Writes, s.RoleWrites), names(s.Reads, s.RoleReads), names(s.Deletes, nil))
 	}
 	w.Flush()

@@ -81,10 +81,7 @@ what waits for nothing. The benchmark removes everything that it created, and to
 			if err != nil {
 				return fmt.Errorf("measure the stage: %w", err)
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), r)
-			}
-			return printStage(cmd.OutOrStdout(), r)
+			return app.Show(cmd, g, r, func(w io.Writer) error { return printStage(w, r) })
 		},
 	}
 	cmd.Flags().IntVar(&o.Events, "events", 20000, "events of one turn; an eighth of them where every append is synced")

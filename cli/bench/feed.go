@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -16,9 +17,7 @@ import (
 func newBenchFeed(g *app.Global) *cobra.Command {
 	var o feed.Options
 	python := os.Getenv("RONDO_PYTHON")
-	if python == "" {
-		python = "python3"
-	}
+	python = cmp.Or(python, "python3")
 	noMemory := false
 	cmd := &cobra.Command{
 		Use:   "feed",
@@ -52,10 +51,7 @@ The measured plane is in a temporary directory. No other plane is touched.`,
 			if err != nil {
 				return fmt.Errorf("measure the feed: %w", err)
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), summariseFeed(r))
-			}
-			return printFeed(cmd.OutOrStdout(), r)
+			return app.Show(cmd, g, summariseFeed(r), func(w io.Writer) error { return printFeed(w, r) })
 		},
 	}
 	flags := cmd.Flags()

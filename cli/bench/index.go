@@ -37,10 +37,7 @@ Everything happens in a temporary directory, which needs about 2 GB for a millio
 			if err != nil {
 				return fmt.Errorf("measure the index: %w", err)
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), summariseIndex(r))
-			}
-			return printIndex(cmd.OutOrStdout(), r)
+			return app.Show(cmd, g, summariseIndex(r), func(w io.Writer) error { return printIndex(w, r) })
 		},
 	}
 	flags := cmd.Flags()

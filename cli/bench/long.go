@@ -35,10 +35,7 @@ have a second name: cpu_ratio_1000_to_100, cpu_ratio_mean_1000_to_100, allocated
 			if err != nil {
 				return fmt.Errorf("measure long rollouts: %w", err)
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), r)
-			}
-			return printLong(cmd.OutOrStdout(), r)
+			return app.Show(cmd, g, r, func(w io.Writer) error { return printLong(w, r) })
 		},
 	}
 	flags := cmd.Flags()

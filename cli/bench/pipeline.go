@@ -40,10 +40,7 @@ removes everything that it created, and touches no plane.`,
 			if r.Result, err = rollouts.Run(cmd.Context(), o, func(now string) { show.Show("%s", now) }); err != nil {
 				return fmt.Errorf("measure the pipeline: %w", err)
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), r)
-			}
-			return printPipeline(cmd.OutOrStdout(), r)
+			return app.Show(cmd, g, r, func(w io.Writer) error { return printPipeline(w, r) })
 		},
 	}
 	flags := cmd.Flags()

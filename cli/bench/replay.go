@@ -41,10 +41,7 @@ The run is in a temporary directory (10,000 rollouts take about 2 GiB). No plane
 			if err != nil {
 				return fmt.Errorf("measure the replay: %w", err)
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), r)
-			}
-			return printBenchReplay(cmd.OutOrStdout(), r)
+			return app.Show(cmd, g, r, func(w io.Writer) error { return printBenchReplay(w, r) })
 		},
 	}
 	cmd.Flags().IntVar(&o.Rollouts, "rollouts", 2000, "rollouts that are recorded, at most 12000")

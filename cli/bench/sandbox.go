@@ -35,10 +35,7 @@ of the kernel's own memory. The benchmark removes everything it created.`,
 			if err != nil {
 				return fmt.Errorf("measure sandboxes: %w", err)
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), r)
-			}
-			return printBenchSandbox(cmd.OutOrStdout(), r)
+			return app.Show(cmd, g, r, func(w io.Writer) error { return printBenchSandbox(w, r) })
 		},
 	}
 	cmd.Flags().IntVar(&o.Pairs, "pairs", 50, "turns of either side of each ratio")

@@ -41,10 +41,7 @@ The results of one machine of two cores are part of the program. Yours are bette
 			if err != nil {
 				return err
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), p)
-			}
-			return printScale(cmd.OutOrStdout(), p)
+			return app.Show(cmd, g, p, func(w io.Writer) error { return printScale(w, p) })
 		},
 	}
 	f := cmd.Flags()

@@ -48,10 +48,7 @@ The same seed gives the same figures. No plane is touched, and no accelerator is
 			if err != nil {
 				return fmt.Errorf("simulate: %w", err)
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), r)
-			}
-			return printUtilisation(cmd.OutOrStdout(), r)
+			return app.Show(cmd, g, r, func(w io.Writer) error { return printUtilisation(w, r) })
 		},
 	}
 	f := cmd.Flags()

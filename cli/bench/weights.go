@@ -30,10 +30,7 @@ zstd and xdelta3 make the delta of a smaller checkpoint where they are installed
 			if err != nil {
 				return fmt.Errorf("measure deltas: %w", err)
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), r)
-			}
-			return printWeights(cmd.OutOrStdout(), r)
+			return app.Show(cmd, g, r, func(w io.Writer) error { return printWeights(w, r) })
 		},
 	}
 	flags := cmd.Flags()

@@ -143,11 +143,7 @@ func newEventsPublish(g *app.Global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), answer)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s at sequence %d\n", answer.ID, answer.Sequence)
-			return nil
+			return app.Tell(cmd, g, answer, "%s at sequence %d\n", answer.ID, answer.Sequence)
 		},
 	}
 	cmd.Flags().StringVar(&run, "run", "", "run (_ for the catalogue)")

@@ -105,10 +105,7 @@ for the --keep-weights newest ones of each policy and those that somebody may st
 			if err != nil {
 				return err
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), r)
-			}
-			return printGC(cmd.OutOrStdout(), r)
+			return app.Show(cmd, g, r, func(w io.Writer) error { return printGC(w, r) })
 		},
 	}
 	flags := cmd.Flags()

@@ -81,11 +81,7 @@ rollout opened and edited afterwards, and the rollout's reward. An embedder can 
 			if err != nil || out == "" {
 				return err
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), map[string]any{"written": n, "out": out})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d questions written to %s\n", n, out)
-			return err
+			return app.Tell(cmd, g, map[string]any{"written": n, "out": out}, "%d questions written to %s\n", n, out)
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "file of the lines (default: standard output)")

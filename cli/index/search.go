@@ -58,10 +58,7 @@ folder has changed since it was indexed: rondo index sync DIR brings the index u
 				if err != nil {
 					return err
 				}
-				if g.JSON {
-					return app.PrintJSON(cmd.OutOrStdout(), answer)
-				}
-				return printHits(cmd.OutOrStdout(), args[0], answer)
+				return app.Show(cmd, g, answer, func(w io.Writer) error { return printHits(w, args[0], answer) })
 			})
 		},
 	}

@@ -48,10 +48,7 @@ func newIndexStatus(g *app.Global) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if g.JSON {
-					return app.PrintJSON(cmd.OutOrStdout(), status)
-				}
-				return printStatus(cmd.OutOrStdout(), args[0], status)
+				return app.Show(cmd, g, status, func(w io.Writer) error { return printStatus(w, args[0], status) })
 			})
 		},
 	}

@@ -21,7 +21,6 @@ import (
 
 // New makes the command `rondo logs`.
 func New(g *app.Global) *cobra.Command {
-	var follow bool
 	cmd := &cobra.Command{
 		Use: "logs RUN [ROLLOUT]", Short: "Tell what happens in a run, or in one of its rollouts, line by line",
 		Args: cobra.RangeArgs(1, 2),
@@ -31,26 +30,20 @@ told. RUN can be _, the catalogue. "rondo events tail" prints the same events as
 		Example: `  rondo logs demo-1 --follow
   rondo logs demo-1 g000003-1
   rondo logs demo-1 g000003`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			g.Follows = follow
-			p, err := plane.ConnectRun(cmd.Context(), g, args[0])
-			if err != nil {
-				return err
-			}
-			defer p.Close()
+		RunE: plane.RunCommand(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {
 			about := ""
 			if len(args) == 2 {
 				about = args[1]
 			}
-			return tell(cmd, g, p, args[0], about, follow)
-		},
+			return tell(cmd, g, p, args[0], about)
+		}),
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "tell new events as they arrive")
+	cmd.Flags().BoolVarP(&g.Follows, "follow", "f", false, "tell new events as they arrive")
 	return cmd
 }
 
 // tell prints the events of a run, or those about a rollout or a group.
-func tell(cmd *cobra.Command, g *app.Global, p *plane.Plane, run, about string, follow bool) error {
+func tell(cmd *cobra.Command, g *app.Global, p *plane.Plane, run, about string) error {
 	found := about == ""
 	show := func(e events.Event) error {
 		member := e.Type.Kind() == episode.RolloutKind && events.GroupOf(e.Entity) == about
@@ -65,7 +58,7 @@ func tell(cmd *cobra.Command, g *app.Global, p *plane.Plane, run, about string, 
 	if !found && !runfile.ValidToken(about) {
 		return unknown
 	}
-	if follow {
+	if g.Follows {
 		if !found {
 			if ok, err := known(cmd.Context(), p, run, about); err != nil || !ok {
 				return cmp.Or(err, unknown)

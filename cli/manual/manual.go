@@ -29,11 +29,7 @@ func New(g *app.Global) *cobra.Command {
 			if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Rondo", Manual: "Rondo"}, out); err != nil {
 				return fmt.Errorf("write manual pages: %w", err)
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), map[string]string{"out": out})
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "manual pages are in %s: `man %s/rondo.1` shows the first one\n", out, out)
-			return nil
+			return app.Tell(cmd, g, map[string]string{"out": out}, "manual pages are in %s: `man %s/rondo.1` shows the first one\n", out, out)
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "folder of the pages")

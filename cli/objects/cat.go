@@ -25,15 +25,9 @@ event, as "rondo events tail --json" shows it. A blob is checked against the dig
 its name. Control characters are made visible on a terminal. An object that holds other bytes than text belongs in a file.`,
 		Example: `  rondo cat blobs/sha256/0f/0f3c… > snapshot.tar
   rondo cat "$(rondo events tail demo-1 --entity g000001-0 --type rollout.scored --json | jq -r .data.log.ref)"`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			g.Reads = true
-			p, err := plane.Connect(cmd.Context(), g)
-			if err != nil {
-				return err
-			}
-			defer p.Close()
+		RunE: plane.Reading(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {
 			return write(cmd.Context(), app.CleanOnTerminal(cmd.OutOrStdout()), p.Store, args[0])
-		},
+		}),
 	}
 }
 

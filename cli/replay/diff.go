@@ -21,12 +21,7 @@ func NewDiff(g *app.Global) *cobra.Command {
 were trained on and in which step, and their batches. The second run is most often a replay of the first.`,
 		Example: "  rondo replay demo-1 --as demo-1-rloo --set advantage.estimator=rloo\n  rondo diff demo-1 demo-1-rloo\n  rondo diff demo-1 demo-1-rloo --json",
 		Args:    cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := plane.Connect(cmd.Context(), g)
-			if err != nil {
-				return err
-			}
-			defer p.Close()
+		RunE: plane.Command(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {
 			for _, run := range args {
 				if err := p.MustRun(cmd.Context(), run); err != nil {
 					return err
@@ -44,11 +39,8 @@ were trained on and in which step, and their batches. The second run is most oft
 			if err != nil {
 				return fmt.Errorf("compare %s with %s: %w", args[0], args[1], err)
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), d)
-			}
-			return printDiff(cmd.OutOrStdout(), d)
-		},
+			return app.Show(cmd, g, d, func(w io.Writer) error { return printDiff(w, d) })
+		}),
 	}
 	cmd.Flags().StringVar(&feed, "feed", "", "feed that is compared (default: the first)")
 	return cmd

@@ -53,15 +53,8 @@ workspaces (--rerun-verifiers), with the tests of another task pack (--tasks). R
 			cmd.Flags().Visit(func(f *pflag.Flag) { o.given = append(o.given, f.Name) }) // before the environment and files set others
 			return cobra.ExactArgs(1)(cmd, args)
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.Check(cmd); err != nil {
-				return err
-			}
-			p, err := plane.ConnectRun(cmd.Context(), g, args[0])
-			if err != nil {
-				return err
-			}
-			defer p.Close()
+		PreRunE: o.check,
+		RunE: plane.RunCommand(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {
 			switch {
 			case o.tools:
 				return replayTools(cmd, g, p, args[0], o)
@@ -69,7 +62,7 @@ workspaces (--rerun-verifiers), with the tests of another task pack (--tasks). R
 				return replayAs(cmd, g, p, args[0], o)
 			}
 			return replayVerify(cmd, g, p, args[0])
-		},
+		}),
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.verify, "verify", false, "recompute every decided fact and compare")
@@ -86,8 +79,8 @@ workspaces (--rerun-verifiers), with the tests of another task pack (--tasks). R
 	return cmd
 }
 
-// Check refuses flags that do not go together: one that is not heeded would let a replay look like what it is not.
-func (o *replayOptions) Check(cmd *cobra.Command) error {
+// check refuses flags that do not go together: one that is not heeded would let a replay look like what it is not.
+func (o *replayOptions) check(cmd *cobra.Command, _ []string) error {
 	modes := 0
 	for _, chosen := range []bool{o.verify, o.tools, o.as != ""} {
 		if chosen {

@@ -56,21 +56,13 @@ Repeating the command is safe: it makes one run.`,
 		Example: `  rondo run continue first --as second
   rondo run continue first --as second --set steps=200 --set sampling.temperature=0.8
   rondo run continue first --as second --file run.yaml --json`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := plane.ConnectRun(cmd.Context(), g, args[0])
-			if err != nil {
-				return err
-			}
-			defer p.Close()
+		RunE: plane.RunCommand(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {
 			answer, err := continueRun(cmd.Context(), p, args[0], o)
 			if err != nil {
 				return fmt.Errorf("continue run %s as %s: %w", args[0], o.as, err)
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), answer)
-			}
-			return printContinued(cmd.OutOrStdout(), answer)
-		},
+			return app.Show(cmd, g, answer, func(w io.Writer) error { return printContinued(w, answer) })
+		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.as, "as", "", "name of the new run")

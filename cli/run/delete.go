@@ -17,21 +17,12 @@ func newRunDelete(g *app.Global) *cobra.Command {
 		Long: `Delete frees what the run takes on the log's server. Nothing is lost: all commands read the archive from then on, and rondo
 archive restore makes the stream again. It refuses a run that is open, or whose log goes on behind its archive.`,
 		Example: "  rondo archive seal demo-1\n  rondo run delete demo-1", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := plane.ConnectRun(cmd.Context(), g, args[0])
-			if err != nil {
-				return err
-			}
-			defer p.Close()
+		RunE: plane.RunCommand(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {
 			if err := deleteRun(cmd.Context(), p.Log, args[0]); err != nil {
 				return fmt.Errorf("delete run %s: %w", args[0], err)
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), map[string]any{"run": args[0], "deleted": true})
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "the stream of run %s is deleted; its archive stays\n", args[0])
-			return nil
-		},
+			return app.Tell(cmd, g, map[string]any{"run": args[0], "deleted": true}, "the stream of run %s is deleted; its archive stays\n", args[0])
+		}),
 	}
 }
 

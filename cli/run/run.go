@@ -28,7 +28,13 @@ import (
 // New makes the command `rondo run`.
 func New(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "run", Short: "Open, pause, close and look at runs"}
-	cmd.AddCommand(newRunOpen(g), newRunContinue(g), newRunPause(g), newRunResume(g), newRunClose(g), newRunCancel(g))
+	cmd.AddCommand(newRunOpen(g), newRunContinue(g), newRunPause(g),
+		newRunStatement(g, "resume", "Go on with a run that was paused, by an operator or by Rondo itself", events.RunResumedType,
+			events.RunResumed{Reason: "resumed by the operator"}, "open"),
+		newRunStatement(g, "close", "End a run: open no new groups and cancel the rollouts in flight", events.RunClosedType,
+			events.RunClosed{Reason: "closed by the operator"}, "closed"),
+		newRunStatement(g, "cancel", "End a run and say that it was given up", events.RunClosedType,
+			events.RunClosed{Reason: "cancelled by the operator"}, "closed"))
 	cmd.AddCommand(newRunList(g), newRunShow(g), newRunSteps(g), newRunTasks(g), newRunDelete(g), newRunRecover(g))
 	return cmd
 }
@@ -151,14 +157,6 @@ func openRun(ctx context.Context, p *plane.Plane, run string, f *opening.RunFile
 	return answer, err
 }
 
-func newRunClose(g *app.Global) *cobra.Command {
-	return newRunStatement(g, "close", "End a run: open no new groups and cancel the rollouts in flight", events.RunClosedType, events.RunClosed{Reason: "closed by the operator"}, "closed")
-}
-
-func newRunCancel(g *app.Global) *cobra.Command {
-	return newRunStatement(g, "cancel", "End a run and say that it was given up", events.RunClosedType, events.RunClosed{Reason: "cancelled by the operator"}, "closed")
-}
-
 // lostKinds are the states of runs that are outages.
 var lostKinds = map[string]health.Kind{eventlog.StateLost: health.StreamLost, eventlog.StateBehind: health.StreamBehind}
 
@@ -240,13 +238,7 @@ func summarise(ctx context.Context, log *eventlog.Log, l *books.Run, folds ...fu
 func newRunList(g *app.Global) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the runs", Example: "  rondo run list --json", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			g.Reads = true
-			p, err := plane.Connect(cmd.Context(), g)
-			if err != nil {
-				return err
-			}
-			defer p.Close()
+		RunE: plane.Reading(g, func(cmd *cobra.Command, _ []string, p *plane.Plane) error {
 			names, err := p.Log.AllRuns(cmd.Context(), events.RunOpenedType) // also those whose streams are lost
 			if err != nil {
 				return err
@@ -268,7 +260,7 @@ func newRunList(g *app.Global) *cobra.Command {
 				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\n", s.Run, s.State, s.Policy, s.PolicyVersion, s.Groups, len(s.Rewards), s.Events)
 			}
 			return errors.Join(w.Flush(), incomplete(list...))
-		},
+		}),
 	}
 }
 
@@ -301,13 +293,10 @@ the rollouts that are scored. A dash means that the log does not say. --json alw
 		Example: `  rondo run show demo-1
   rondo run show demo-1 --behaviour
   rondo run show demo-1 --json`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			g.Reads = true
-			p, err := plane.ConnectRun(cmd.Context(), g, args[0])
-			if err != nil {
+		RunE: plane.Reading(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {
+			if err := p.MustRun(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			defer p.Close()
 			var servers capacity
 			l := books.New(args[0])
 			acts, folds := behaviour.New(&l.Rollouts), []func(events.Event) error{servers.apply}
@@ -382,7 +371,7 @@ the rollouts that are scored. A dash means that the log does not say. --json alw
 				return printBehaviour(w, acts.RowsOf(shownVersions))
 			}
 			return incomplete(s)
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&behaves, "behaviour", false, "show how the agents behave, by policy version")
 	return cmd

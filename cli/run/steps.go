@@ -15,7 +15,6 @@ import (
 
 func newRunSteps(g *app.Global) *cobra.Command {
 	var feed string
-	var follow bool
 	cmd := &cobra.Command{
 		Use: "steps RUN", Short: "Show the figures of each training step", Args: cobra.ExactArgs(1),
 		Long: `Steps prints a row for each step that a feed's trainer has taken: reward, staleness, throughput, dropped groups, and what the trainer states of its
@@ -27,13 +26,7 @@ takes again after a rewind keeps its first row.
 		Example: `  rondo run steps demo-1
   rondo run steps demo-1 --feed trainer --json
   rondo run steps demo-1 --follow --json | python3 -m rondo.track demo-1 --to tensorboard`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			g.Follows = follow
-			p, err := plane.ConnectRun(cmd.Context(), g, args[0])
-			if err != nil {
-				return err
-			}
-			defer p.Close()
+		RunE: plane.RunCommand(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {
 			r, err := steps.Describe(cmd.Context(), p.Log, args[0], feed)
 			if err != nil {
 				return err
@@ -43,13 +36,13 @@ takes again after a rewind keeps its first row.
 				if err != nil {
 					return err
 				}
-				complete, err := steps.Read(cmd.Context(), p.Log, r, follow, lines.Step)
+				complete, err := steps.Read(cmd.Context(), p.Log, r, g.Follows, lines.Step)
 				if err != nil {
 					return err
 				}
 				return lines.End(complete)
 			}
-			if follow {
+			if g.Follows {
 				_, err = steps.Read(cmd.Context(), p.Log, r, true, func(row steps.Row) error { return printStep(cmd.OutOrStdout(), row) })
 				return err
 			}
@@ -64,10 +57,10 @@ takes again after a rewind keeps its first row.
 				return err
 			}
 			return table.Print(cmd.OutOrStdout())
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&feed, "feed", "", "feed whose steps are shown (default: the run's first)")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print steps as the trainer takes them, until none can follow")
+	cmd.Flags().BoolVarP(&g.Follows, "follow", "f", false, "print steps as the trainer takes them, until none can follow")
 	return cmd
 }
 

@@ -19,12 +19,7 @@ others nothing is learnt. PASSED counts rollouts with the reward curriculum.pass
 by default. FIRST and LAST are the mean rewards of the task's first complete group and of its last.`,
 		Example: `  rondo run tasks demo-1
   rondo run tasks demo-1 --json | jq 'select(.remark == "never solved").task'`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := plane.ConnectRun(cmd.Context(), g, args[0])
-			if err != nil {
-				return err
-			}
-			defer p.Close()
+		RunE: plane.RunCommand(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {
 			b, err := books.Read(cmd.Context(), p.Log, args[0])
 			if err != nil {
 				return err
@@ -48,7 +43,7 @@ by default. FIRST and LAST are the mean rewards of the task's first complete gro
 				return nil
 			}
 			return table.Print(cmd.OutOrStdout())
-		},
+		}),
 	}
 }
 

@@ -127,11 +127,7 @@ func write(cmd *cobra.Command, g *app.Global, dir string, files []file, next str
 		}
 		return fmt.Errorf("%w: nothing was written; %s", err, advice)
 	}
-	if g.JSON {
-		return app.PrintJSON(cmd.OutOrStdout(), map[string][]string{"files": written})
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "wrote:\n  %s\n%s\n", strings.Join(written, "\n  "), next)
-	return nil
+	return app.Tell(cmd, g, map[string][]string{"files": written}, "wrote:\n  %s\n%s\n", strings.Join(written, "\n  "), next)
 }
 
 // in is the file's path in a folder.

@@ -43,10 +43,7 @@ their definitions: as the table has them, as chat endpoints take them (--openai)
 			if err != nil {
 				return err
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), o.forms(all))
-			}
-			return listTools(cmd.OutOrStdout(), all)
+			return app.Show(cmd, g, o.forms(all), func(w io.Writer) error { return listTools(w, all) })
 		},
 	}
 	show := &cobra.Command{
@@ -62,10 +59,7 @@ their definitions: as the table has them, as chat endpoints take them (--openai)
 			if at < 0 {
 				return fmt.Errorf("there is no tool %q: `rondo tools list` lists the tools", args[0])
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), o.forms(all[at : at+1])[0])
-			}
-			return showTool(cmd.OutOrStdout(), all[at])
+			return app.Show(cmd, g, o.forms(all[at : at+1])[0], func(w io.Writer) error { return showTool(w, all[at]) })
 		},
 	}
 	for _, c := range []*cobra.Command{list, show} {

@@ -75,11 +75,7 @@ several runs lie in a folder for each. Of Arrow files pyarrow makes one Parquet 
 			if x.Branching > 0 {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%d pairs left out: a rollout of theirs has several conversations that are trained on, or none\n", x.Branching)
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), map[string]any{"format": format, "written": n, "out": x.Out})
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%d written to %s\n", n, x.Out)
-			return nil
+			return app.Tell(cmd, g, map[string]any{"format": format, "written": n, "out": x.Out}, "%d written to %s\n", n, x.Out)
 		},
 	}
 	flags := cmd.Flags()

@@ -21,12 +21,7 @@ func New(g *app.Global) *cobra.Command {
 func newTrajectoriesList(g *app.Global) *cobra.Command {
 	return &cobra.Command{
 		Use: "list RUN", Short: "List the rollouts that have a trajectory file", Example: "  rondo trajectories list demo-1", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := plane.Connect(cmd.Context(), g)
-			if err != nil {
-				return err
-			}
-			defer p.Close()
+		RunE: plane.Command(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {
 			if err := p.MustRun(cmd.Context(), args[0]); err != nil {
 				return err
 			}
@@ -47,6 +42,6 @@ func newTrajectoriesList(g *app.Global) *cobra.Command {
 				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", t.Rollout, app.Line(t.Task, 60), t.Outcome, reward, t.Turns, t.Tokens, app.Line(t.StopReason, 40), t.File.Key)
 			}
 			return w.Flush()
-		},
+		}),
 	}
 }

@@ -47,10 +47,7 @@ memory. It draws the part that changed of each layer, or with --by tensor of eac
 			if err != nil {
 				return err
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), r)
-			}
-			return printDiff(cmd.OutOrStdout(), r, by)
+			return app.Show(cmd, g, r, func(w io.Writer) error { return printDiff(w, r, by) })
 		},
 	}
 	cmd.Flags().Int64Var(&from, "from", 0, "the older version (default: the one before the newer)")

@@ -2,6 +2,7 @@ package weights
 
 import (
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,10 +61,7 @@ is interrupted is finished by the next one.`,
 			if err != nil {
 				return err
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), collectedReport{report, remove})
-			}
-			return tables.PrintWeights(cmd.OutOrStdout(), report, remove)
+			return app.Show(cmd, g, collectedReport{report, remove}, func(w io.Writer) error { return tables.PrintWeights(w, report, remove) })
 		},
 	}
 	f := cmd.Flags()

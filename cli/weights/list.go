@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -206,19 +207,12 @@ func newShow(g *app.Global) *cobra.Command {
 		Long: `Show prints a version's files, the delta that leads to it from the version before, the part of each layer's bytes that this delta takes, and the servers that serve the
 policy. --json has the same. ` + "`rondo weights diff`" + ` counts which elements changed, and reads both versions for it; show reads an index.`,
 		Example: "  rondo weights show my-model\n  rondo weights show my-model --version 12 --json\n  rondo weights show my-model --mirror 's3://rondo-london?region=eu-west-2'",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := plane.Connect(cmd.Context(), g)
-			if err != nil {
-				return err
-			}
-			defer p.Close()
+		RunE: plane.Command(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {
 			newest, err := current(cmd.Context(), p, args[0])
 			if err != nil {
 				return err
 			}
-			if version == 0 {
-				version = newest
-			}
+			version = cmp.Or(version, newest)
 			stored, err := stat(cmd.Context(), p.Store, args[0], version)
 			if err != nil {
 				return unknownVersion(args[0], version, err)
@@ -249,11 +243,8 @@ policy. --json has the same. ` + "`rondo weights diff`" + ` counts which element
 					return err
 				}
 			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), r)
-			}
-			return printShown(cmd.OutOrStdout(), r, newest)
-		},
+			return app.Show(cmd, g, r, func(w io.Writer) error { return printShown(w, r, newest) })
+		}),
 	}
 	cmd.Flags().Int64Var(&version, "version", 0, "this version (default: the current one)")
 	cmd.Flags().StringVar(&mirrored, "mirror", "", "a store that mirrors the versions: show how far it is behind")

@@ -117,6 +117,8 @@ type Call struct {
 	Request func(model string, most int) any
 	// Tokens makes the conversation of a turn that is asked for as tokens, in place of Request. The prompt's length is known then, so that Prompt is not needed.
 	Tokens func(model string) inference.Conversation
+	// Follow is told what the answer says while it comes, from a server that streams; nil asks for the whole answer. When it was told something, no other server is asked.
+	Follow func(inference.Delta)
 	// Fit asks for no more tokens than the server's context has room for, behind a prompt that has at least Prompt tokens. One that has no
 	// room for any is refused with an inference.Overflow.
 	Fit    bool
@@ -177,6 +179,13 @@ func (f *Fleet) Complete(ctx context.Context, c Call) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	told := false
+	if follow := c.Follow; follow != nil {
+		c.Follow = func(d inference.Delta) {
+			told = true
+			follow(d)
+		}
+	}
 	var failed *inference.Failure
 	var back []target // servers that will be there again
 	for pauses := 1; ; {
@@ -208,7 +217,7 @@ func (f *Fleet) Complete(ctx context.Context, c Call) (*Answer, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, earlier(failed, err)
 		}
-		if failure.Exhausted() {
+		if told || failure.Exhausted() {
 			return nil, failure // no other server can be asked either
 		}
 		failure.Away = failure.Away && (f.loading(failure, at) || f.comesBack(ctx, c, at))
@@ -304,6 +313,9 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	started := time.Now()
 	client := inference.Client{HTTP: f.http, APIKey: at.key, MaxTokens: c.Sampling.MaxTokens, Beside: c.Config.TokenColumns.AnswerBytes(c.Config.Sampling),
 		FirstByte: time.Duration(limits.FirstByte), BetweenBytes: time.Duration(limits.BetweenBytes)}
+	if f.streams(at) {
+		client.Follow = c.Follow
+	}
 	fit := f.fit
 	if c.Tokens != nil {
 		fit = f.fitTokens
@@ -324,6 +336,9 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 		failure.Throttled, failure.Permanent, failure.After = true, false, lagging
 	}
 	f.settle(ctx, c, at, started, failure)
+	if client.Unstreamed {
+		f.learnStream(at, streamsNot)
+	}
 	if failure != nil {
 		return nil, failure
 	}
@@ -333,12 +348,16 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 		a.Wrong = f.wrongFor(asking, &client, c, at)
 	}
 	a.Turn, a.Prompt, err = a.TurnAs(c.Turn, c.Version)
-	if errors.Is(err, inference.ErrTokens) && c.TextOnly {
+	contradicts := errors.Is(err, inference.ErrTokens)
+	if contradicts && c.TextOnly {
 		f.opts.Logger.WarnContext(asking, "turn tokens missing", "run", c.Run, "rollout", c.Affinity, "turn", c.Turn, "endpoint", at.url, "error", err)
 		err = nil
 	}
 	if err != nil {
 		return nil, &inference.Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", at.url, err)}
+	}
+	if c.Follow != nil && a.Turn.TextOnly && (a.Response.Streamed() || !contradicts) {
+		f.lacksTokens(at, a.Response.Streamed())
 	}
 	f.metrics.sampled(at.url, &a.Turn)
 	if a.Turn.FinishReason == events.FinishUnknown {

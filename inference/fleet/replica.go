@@ -78,9 +78,10 @@ type replica struct {
 	url      string
 	used     time.Time // last
 	inFlight int
-	current  int    // requests under way that began since the circuit opened last
-	answered bool   // ever
-	plain    bool   // it takes OpenAI's own fields alone
+	current  int  // requests under way that began since the circuit opened last
+	answered bool // ever
+	plain    bool // it takes OpenAI's own fields alone
+	stream   streaming
 	engine   string // its kind, "" while that is not known
 	versions map[string]int64
 

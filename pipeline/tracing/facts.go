@@ -14,36 +14,25 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/tools"
 )
 
-// spoken are the types of events of which spans are made.
-var spoken = map[events.Type]bool{
-	events.TurnSampledType: true, events.ToolsCompletedType: true, events.WorkspaceAnsweredType: true, events.StepScoredType: true,
-	events.RolloutScoredType: true, events.RolloutFailedType: true, events.RolloutRetriedType: true,
-	events.GroupCompletedType: true, events.GroupDroppedType: true, events.BatchReadyType: true,
+// tellers make the spans of an event, by its type. What cannot be read gives none.
+var tellers = map[events.Type]func(*Tracing, context.Context, job){
+	events.TurnSampledType:       teller((*Tracing).sampled),
+	events.ToolsCompletedType:    teller((*Tracing).tools),
+	events.WorkspaceAnsweredType: teller((*Tracing).answered),
+	events.StepScoredType:        teller((*Tracing).stepScored),
+	events.RolloutScoredType:     teller((*Tracing).scored),
+	events.RolloutRetriedType:    teller((*Tracing).retried),
+	events.RolloutFailedType:     teller((*Tracing).failed),
+	events.GroupCompletedType:    teller((*Tracing).completed),
+	events.GroupDroppedType:      teller((*Tracing).dropped),
+	events.BatchReadyType:        teller((*Tracing).batched),
 }
 
-// tell makes the spans of an event. What cannot be read gives none.
-func (t *Tracing) tell(ctx context.Context, j job) {
-	switch j.fact.Type {
-	case events.TurnSampledType:
-		t.sampled(ctx, j)
-	case events.ToolsCompletedType:
-		t.tools(ctx, j)
-	case events.WorkspaceAnsweredType:
-		t.answered(ctx, j)
-	case events.StepScoredType:
-		t.stepScored(ctx, j)
-	case events.RolloutScoredType:
-		t.scored(ctx, j)
-	case events.RolloutRetriedType:
-		t.retried(ctx, j)
-	case events.RolloutFailedType:
-		t.failed(ctx, j)
-	case events.GroupCompletedType:
-		t.completed(ctx, j)
-	case events.GroupDroppedType:
-		t.dropped(ctx, j)
-	case events.BatchReadyType:
-		t.batched(ctx, j)
+func teller[T any](tell func(*Tracing, context.Context, job, T)) func(*Tracing, context.Context, job) {
+	return func(t *Tracing, ctx context.Context, j job) {
+		if data, err := events.Data[T](j.fact); err == nil {
+			tell(t, ctx, j, data)
+		}
 	}
 }
 
@@ -93,11 +82,7 @@ func (j job) about() []attribute.KeyValue {
 }
 
 // sampled is the model's span of a turn.
-func (t *Tracing) sampled(ctx context.Context, j job) {
-	turn, err := events.Data[events.TurnSampled](j.fact)
-	if err != nil {
-		return
-	}
+func (t *Tracing) sampled(ctx context.Context, j job, turn events.TurnSampled) {
 	from := turn.StartedAt
 	list := append(j.about(),
 		attribute.String("gen_ai.operation.name", "chat"),
@@ -141,11 +126,7 @@ func modelOf(cfg *known, turn events.TurnSampled) []attribute.KeyValue {
 }
 
 // tools are the spans of a turn's tool calls.
-func (t *Tracing) tools(ctx context.Context, j job) {
-	done, err := events.Data[events.ToolsCompleted](j.fact)
-	if err != nil {
-		return
-	}
+func (t *Tracing) tools(ctx context.Context, j job, done events.ToolsCompleted) {
 	for _, result := range done.Results {
 		list := append(j.about(), attribute.Int("rondo.turn", done.Turn), attribute.String("rondo.isolation", done.Isolation))
 		if result.ExitCode != nil {
@@ -166,11 +147,7 @@ func (t *Tracing) tools(ctx context.Context, j job) {
 }
 
 // answered is the span of a harness's call on its workspace.
-func (t *Tracing) answered(ctx context.Context, j job) {
-	done, err := events.Data[events.WorkspaceAnswered](j.fact)
-	if err != nil {
-		return
-	}
+func (t *Tracing) answered(ctx context.Context, j job, done events.WorkspaceAnswered) {
 	list := append(j.about(), attribute.String("rondo.isolation", done.Isolation))
 	if done.ExitCode != nil {
 		list = append(list, attribute.Int("rondo.tool.exit_code", *done.ExitCode))

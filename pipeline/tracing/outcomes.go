@@ -11,18 +11,12 @@ import (
 )
 
 // stepScored is the verifier's span of a stage.
-func (t *Tracing) stepScored(ctx context.Context, j job) {
-	if verdict, err := events.Data[events.StepScored](j.fact); err == nil {
-		t.verdict(ctx, j, "step", nil, verdict.DurationMS)
-	}
+func (t *Tracing) stepScored(ctx context.Context, j job, verdict events.StepScored) {
+	t.verdict(ctx, j, "step", nil, verdict.DurationMS)
 }
 
 // scored is the verifier's span, and that of the whole rollout, which is over.
-func (t *Tracing) scored(ctx context.Context, j job) {
-	scored, err := events.Data[events.RolloutScored](j.fact)
-	if err != nil {
-		return
-	}
+func (t *Tracing) scored(ctx context.Context, j job, scored events.RolloutScored) {
 	t.verdict(ctx, j, "verifier", &scored.Reward, scored.DurationMS)
 	t.rollout(ctx, j, "", attribute.String("rondo.outcome", "scored"), attribute.Float64("rondo.reward", scored.Reward), attribute.Bool("rondo.forfeit", scored.Forfeit != nil))
 }
@@ -39,17 +33,13 @@ func (t *Tracing) verdict(ctx context.Context, j job, name string, reward *float
 }
 
 // retried is the span of a try that failed.
-func (t *Tracing) retried(ctx context.Context, j job) {
-	if retried, err := events.Data[events.RolloutRetried](j.fact); err == nil {
-		list := append(j.about(), attribute.String("rondo.stage", retried.Stage), attribute.Int("rondo.try", retried.Try))
-		t.make(ctx, j, j.below(), span{name: "try failed", to: j.at, attributes: list, failure: retried.Class})
-	}
+func (t *Tracing) retried(ctx context.Context, j job, retried events.RolloutRetried) {
+	list := append(j.about(), attribute.String("rondo.stage", retried.Stage), attribute.Int("rondo.try", retried.Try))
+	t.make(ctx, j, j.below(), span{name: "try failed", to: j.at, attributes: list, failure: retried.Class})
 }
 
-func (t *Tracing) failed(ctx context.Context, j job) {
-	if failed, err := events.Data[events.RolloutFailed](j.fact); err == nil {
-		t.rollout(ctx, j, failed.Class, attribute.String("rondo.outcome", "failed"), attribute.String("rondo.stage", failed.Stage))
-	}
+func (t *Tracing) failed(ctx context.Context, j job, failed events.RolloutFailed) {
+	t.rollout(ctx, j, failed.Class, attribute.String("rondo.outcome", "failed"), attribute.String("rondo.stage", failed.Stage))
 }
 
 // rollout is the first span of a trace, from the start of the rollout to its outcome. It is made when that is known, by the process that states it.
@@ -94,11 +84,7 @@ func (t *Tracing) traceOf(ctx context.Context, run, rollout string) trace.SpanCo
 }
 
 // completed are the spans of advantages: one in the trace of each member.
-func (t *Tracing) completed(ctx context.Context, j job) {
-	group, err := events.Data[events.GroupCompleted](j.fact)
-	if err != nil {
-		return
-	}
+func (t *Tracing) completed(ctx context.Context, j job, group events.GroupCompleted) {
 	for _, m := range group.Members {
 		list := append(Subject{Run: j.fact.Run, Rollout: m.Rollout}.attributes(), attribute.String("rondo.group", j.fact.Entity),
 			attribute.Float64("rondo.advantage", m.Advantage), attribute.Bool("rondo.failed", m.Failed))
@@ -107,11 +93,7 @@ func (t *Tracing) completed(ctx context.Context, j job) {
 }
 
 // dropped are the spans of a group that a feed will not train on: one in the trace of each member.
-func (t *Tracing) dropped(ctx context.Context, j job) {
-	drop, err := events.Data[events.GroupDropped](j.fact)
-	if err != nil {
-		return
-	}
+func (t *Tracing) dropped(ctx context.Context, j job, drop events.GroupDropped) {
 	e, err := t.log.LastOfType(ctx, j.fact.Run, events.GroupCompletedType, j.fact.Entity)
 	if err != nil {
 		return
@@ -128,10 +110,9 @@ func (t *Tracing) dropped(ctx context.Context, j job) {
 }
 
 // batched are the spans of a batch: one in the trace of each of its rollouts, and one of its own with links to them.
-func (t *Tracing) batched(ctx context.Context, j job) {
-	batch, err := events.Data[events.BatchReady](j.fact)
+func (t *Tracing) batched(ctx context.Context, j job, batch events.BatchReady) {
 	own := of(j.fact)
-	if err != nil || !own.IsValid() {
+	if !own.IsValid() {
 		return
 	}
 	feed := j.fact.Entity

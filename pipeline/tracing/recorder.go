@@ -160,7 +160,7 @@ func (t *Tracing) enqueue(service string, work trace.SpanContext, facts ...event
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, fact := range facts {
-		if !spoken[fact.Type] || t.closed {
+		if tellers[fact.Type] == nil || t.closed {
 			continue
 		}
 		select {
@@ -174,7 +174,7 @@ func (t *Tracing) enqueue(service string, work trace.SpanContext, facts ...event
 func (t *Tracing) work() {
 	for j := range t.jobs {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		t.tell(ctx, j)
+		tellers[j.fact.Type](t, ctx, j)
 		cancel()
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/inference/memory"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/gateway/dialects"
@@ -155,35 +157,65 @@ func read(t *testing.T, b *memory.Budget, text string) (a *ask, err error) {
 
 // TestSlowReader: a client that reads a little of each piece in time has the answer's memory for takeTime at most.
 func TestSlowReader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ended := make(chan error, 1)
-		conn := connected(t, func(plain http.ResponseWriter, _ *http.Request) {
-			w := newStream(plain)
+	for name, write := range map[string]func(w *stream) error{
+		"of the end": func(w *stream) error {
 			w.until = time.Now().Add(takeTime)
 			for {
 				if err := w.event(dialects.Piece{Data: strings.Repeat("x", 4096)}); err != nil {
-					ended <- err
-					return
+					return err
 				}
 			}
+		},
+		"of what came before": func(w *stream) error {
+			l := newLive(&tenant{}, &rollout{}, &ask{Request: &dialects.Request{Stream: true}})
+			l.follow(inference.Delta{Content: strings.Repeat("x", 4<<20)})
+			l.end()
+			return w.tell(dialects.Chat{}, &ask{Request: &dialects.Request{}}, l)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ended := make(chan error, 1)
+				conn := connected(t, func(plain http.ResponseWriter, _ *http.Request) { ended <- write(newStream(plain)) })
+				go func() {
+					for buffer := make([]byte, 16<<10); ; time.Sleep(writeTime / 8) { // soon enough for each piece
+						if _, err := conn.Read(buffer); err != nil {
+							return
+						}
+					}
+				}()
+				began := time.Now()
+				io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+				err := <-ended
+				if took := time.Since(began); err == nil || took < takeTime-writeTime || took > takeTime+time.Second {
+					t.Errorf("it took %s: %v", took, err)
+				}
+				conn.Close()
+				time.Sleep(writeTime) // in which the reader finds that out
+				synctest.Wait()
+			})
 		})
-		go func() {
-			for buffer := make([]byte, 4096); ; time.Sleep(writeTime / 2) {
-				if _, err := conn.Read(buffer); err != nil {
-					return
-				}
-			}
-		}()
-		began := time.Now()
-		io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		<-ended
-		if took := time.Since(began); took > takeTime+time.Second {
-			t.Errorf("it took %s", took)
+	}
+}
+
+// TestWhoReadsAlong: an answer is told while it comes to a client that wants a stream, but to no agent of the run's own, by tokens, or with columns beside the tokens.
+func TestWhoReadsAlong(t *testing.T) {
+	for name, c := range map[string]struct {
+		agent  *Agent
+		cfg    runfile.RunConfig
+		stream bool
+		want   bool
+	}{
+		"a stream":     {stream: true, want: true},
+		"no stream":    {},
+		"an agent":     {agent: &Agent{}, stream: true},
+		"by tokens":    {cfg: runfile.RunConfig{EndpointAPI: runfile.APITokens}, stream: true},
+		"with columns": {cfg: runfile.RunConfig{TokenColumns: &runfile.TokenColumns{}}, stream: true},
+	} {
+		if l := newLive(&tenant{agent: c.agent}, &rollout{cfg: c.cfg}, &ask{Request: &dialects.Request{Stream: c.stream}}); l.follows != c.want {
+			t.Errorf("%s: %t", name, l.follows)
 		}
-		conn.Close()
-		time.Sleep(writeTime) // in which the reader finds that out
-		synctest.Wait()
-	})
+	}
 }
 
 // TestBrowsers: a page of elsewhere, also under a name that leads here, gets nothing from a gateway without keys.

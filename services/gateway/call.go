@@ -46,8 +46,8 @@ type answer struct {
 // withheldHeader names the types of the tools that the model was not offered.
 const withheldHeader = "Rondo-Withheld-Tools"
 
-// call answers one call of a harness. The inference server is never asked for a stream, as servers do not give exact tokens in one;
-// a client that wants a stream gets the whole answer in pieces, when the turn is on the log: nobody has seen what is not recorded.
+// call answers one call of a harness. A client that wants a stream reads what the model says while the server sends it, where that streams, too.
+// No answer is complete before its turn is on the log, and so is each call of a tool before a client sees it: nobody acts on what is not recorded.
 // It has a slot, and the rollout's turns in memory, only when its request is there as a whole: a client that takes its time holds neither.
 func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialects.Dialect) error {
 	if err := g.exists(r, t); err != nil {
@@ -106,13 +106,14 @@ func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialects.Dialect
 		return err
 	}
 	a.tellWithheld(w)
-	n, err := g.sample(w, r, t, ro, a)
+	n, err := g.sample(w, r, t, ro, a, d, func() {
+		leave() // others need no client that reads
+		waited()
+	})
 	if err != nil {
 		return err
 	}
 	defer n.sampled.Done()
-	leave() // others need no client that reads
-	waited()
 	return give(w, d, a, n.Answer)
 }
 
@@ -124,15 +125,13 @@ func (a *ask) tellWithheld(w *stream) {
 
 // give answers a call with a turn that is on the log.
 func give(w *stream, d dialects.Dialect, a *ask, n *dialects.Answer) error {
-	w.until = time.Now().Add(takeTime)
+	if w.until.IsZero() {
+		w.until = time.Now().Add(takeTime)
+	}
 	if !a.Stream {
 		return reply(w, http.StatusOK, d.Whole(a.Request, n))
 	}
-	for p := range d.Pieces(a.Request, n) {
-		if err := w.event(p); err != nil {
-			return nil // it is gone or does not read; the turn is on the log
-		}
-	}
+	w.tells(d, a, n).End(n) // to who is gone or does not read, in vain; the turn is on the log
 	return nil
 }
 
@@ -158,8 +157,8 @@ func (r *rollout) turnTime(t *tenant) time.Duration {
 // patience is how long a client that wants a stream waits for the first sign: until then a failure is still an error of HTTP.
 const patience = 10 * time.Second
 
-// sample asks the inference server and puts the turn on the log.
-func (g *Gateway) sample(w *stream, r *http.Request, t *tenant, ro *rollout, a *ask) (*answer, error) {
+// sample asks the inference server and puts the turn on the log, whether or not the client reads meanwhile what is told of it. Then it calls sampled.
+func (g *Gateway) sample(w *stream, r *http.Request, t *tenant, ro *rollout, a *ask, d dialects.Dialect, sampled func()) (*answer, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), ro.turnTime(t))
 	defer cancel()
 	type outcome struct {
@@ -167,8 +166,11 @@ func (g *Gateway) sample(w *stream, r *http.Request, t *tenant, ro *rollout, a *
 		err error
 	}
 	done := make(chan outcome, 1)
+	live := newLive(t, ro, a)
 	go func() {
-		n, err := g.ask(ctx, t, ro, a)
+		n, err := g.ask(ctx, t, ro, a, live)
+		live.end()
+		sampled()
 		done <- outcome{n, err}
 	}()
 	signs := time.NewTicker(patience)
@@ -180,7 +182,14 @@ func (g *Gateway) sample(w *stream, r *http.Request, t *tenant, ro *rollout, a *
 			if o.err != nil && over != nil {
 				return nil, over
 			}
+			if o.err == nil {
+				w.tell(d, a, live)
+			}
 			return o.n, o.err
+		case <-live.came:
+			if w.tell(d, a, live) != nil {
+				cancel() // the client is gone
+			}
 		case <-signs.C:
 			over = g.over(ctx, t, ro)
 			if over != nil || a.Stream && w.wait() != nil {
@@ -213,7 +222,7 @@ func (r *rollout) entrance(t *tenant) time.Duration {
 	return entrance
 }
 
-func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask) (*answer, error) {
+func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask, live *live) (*answer, error) {
 	if len(ro.cfg.Servers()) == 0 {
 		return nil, problem(http.StatusConflict, "no_endpoint", "run %s has no endpoint: open one whose run file names the inference server", ro.Run)
 	}
@@ -232,6 +241,10 @@ func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask) (*ans
 		if call.Tokens, err = a.byTokens(ro, seed); err != nil {
 			return nil, problem(http.StatusBadRequest, "invalid_request_error", "endpoint_api of run %s is tokens: %v", ro.Run, err)
 		}
+	}
+	if live.follows {
+		live.begin(ro, seed)
+		call.Follow = live.follow
 	}
 	sampled, err := g.servers.Complete(ctx, call)
 	if err != nil {

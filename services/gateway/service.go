@@ -1,5 +1,5 @@
 // Package gateway lets a harness that knows nothing of Rondo make rollouts: it is an endpoint for each rollout, as OpenAI's
-// and Anthropic's clients know it, which asks the run's inference server and submits every answer to the intake as a turn of that rollout, before the harness sees it.
+// and Anthropic's clients know it, which asks the run's inference server and submits every answer to the intake as a turn of that rollout, before the harness sees its end.
 package gateway
 
 import (

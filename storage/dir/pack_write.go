@@ -83,10 +83,7 @@ func (s *Store) PutPacked(ctx context.Context, key string, data []byte) error {
 	if err == nil && !there {
 		err = p.put(path.Base(key), data)
 	}
-	if err != nil {
-		return s.failed(ctx, "put", key, err)
-	}
-	return nil
+	return s.failed(ctx, "put", key, err)
 }
 
 // holds says whether this process put the object lately, and it is still there.

@@ -108,10 +108,7 @@ func (s *Store) RemoveUnfinished(ctx context.Context, before time.Time) (int, er
 		return 0, err
 	}
 	removed, err := s.removeTemps(before)
-	if err != nil {
-		return removed, s.failed(ctx, "remove unfinished objects", temps, err)
-	}
-	return removed, nil
+	return removed, s.failed(ctx, "remove unfinished objects", temps, err)
 }
 
 // removeTemps removes the temporary files to which nothing was written since a moment.
@@ -148,10 +145,7 @@ func (s *Store) Close() error {
 // Get implements storage.Store.
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	data, err := s.read(ctx, key, storage.MaxObject)
-	if err != nil {
-		return nil, s.failed(ctx, "get", key, err)
-	}
-	return data, nil
+	return data, s.failed(ctx, "get", key, err)
 }
 
 // Load implements storage.Store.
@@ -178,10 +172,7 @@ func (s *Store) read(ctx context.Context, key string, limit int64) ([]byte, erro
 // GetRange implements storage.Store.
 func (s *Store) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
 	data, err := s.readRange(ctx, key, offset, length)
-	if err != nil {
-		return nil, s.failed(ctx, "get range of", key, err)
-	}
-	return data, nil
+	return data, s.failed(ctx, "get range of", key, err)
 }
 
 func (s *Store) readRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
@@ -237,10 +228,7 @@ func (s *Store) Open(ctx context.Context, key string) (storage.Object, error) {
 // Stat implements storage.Store.
 func (s *Store) Stat(ctx context.Context, key string) (storage.Info, error) {
 	info, err := s.stat(ctx, key)
-	if err != nil {
-		return storage.Info{}, s.failed(ctx, "stat", key, err)
-	}
-	return info, nil
+	return info, s.failed(ctx, "stat", key, err)
 }
 
 func (s *Store) stat(ctx context.Context, key string) (storage.Info, error) {
@@ -308,5 +296,8 @@ func etag(data []byte) string {
 }
 
 func (s *Store) failed(ctx context.Context, operation, key string, err error) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("%s %s in %s: %w", operation, key, s.path, storage.Unavailable(ctx, err))
 }

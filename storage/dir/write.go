@@ -17,26 +17,18 @@ import (
 
 // Put implements storage.Store.
 func (s *Store) Put(ctx context.Context, key string, data []byte) error {
-	if err := s.write(ctx, key, bytes.NewReader(data), int64(len(data)), storage.MaxObject, nil); err != nil {
-		return s.failed(ctx, "put", key, err)
-	}
-	return nil
+	return s.failed(ctx, "put", key, s.write(ctx, key, bytes.NewReader(data), int64(len(data)), storage.MaxObject, nil))
 }
 
 // PutIfAbsent implements storage.Store.
 func (s *Store) PutIfAbsent(ctx context.Context, key string, data []byte) error {
-	if err := s.write(ctx, key, bytes.NewReader(data), int64(len(data)), storage.MaxObject, func() error { return s.mustBeAbsent(key) }); err != nil {
-		return s.failed(ctx, "put if absent", key, err)
-	}
-	return nil
+	condition := func() error { return s.mustBeAbsent(key) }
+	return s.failed(ctx, "put if absent", key, s.write(ctx, key, bytes.NewReader(data), int64(len(data)), storage.MaxObject, condition))
 }
 
 // PutReader implements storage.Store.
 func (s *Store) PutReader(ctx context.Context, key string, r io.Reader, size int64) error {
-	if err := s.write(ctx, key, r, size, storage.MaxStream, nil); err != nil {
-		return s.failed(ctx, "put", key, err)
-	}
-	return nil
+	return s.failed(ctx, "put", key, s.write(ctx, key, r, size, storage.MaxStream, nil))
 }
 
 // PutReaderIfAbsent implements storage.Store.
@@ -49,10 +41,7 @@ func (s *Store) PutReaderIfAbsent(ctx context.Context, key string, r io.Reader, 
 	if err == nil {
 		err = s.write(ctx, key, r, size, storage.MaxStream, condition)
 	}
-	if err != nil {
-		return s.failed(ctx, "put if absent", key, err)
-	}
-	return nil
+	return s.failed(ctx, "put if absent", key, err)
 }
 
 func (s *Store) mustBeAbsent(key string) error {
@@ -103,10 +92,7 @@ func (s *Store) mustBe(ctx context.Context, key, old string) error {
 
 // Delete implements storage.Store. Folders stay: removing them would race with writers.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	if err := s.remove(ctx, key); err != nil {
-		return s.failed(ctx, "delete", key, err)
-	}
-	return nil
+	return s.failed(ctx, "delete", key, s.remove(ctx, key))
 }
 
 func (s *Store) remove(ctx context.Context, key string) error {

@@ -2,6 +2,7 @@ package s3
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/xml"
@@ -41,9 +42,7 @@ type Admin struct {
 
 // OpenAdmin connects to a server, and makes the bucket where the configuration says so. ErrUnable when the server has no users.
 func OpenAdmin(ctx context.Context, c Config) (*Admin, error) {
-	if c.Region == "" {
-		c.Region = defaultRegion
-	}
+	c.Region = cmp.Or(c.Region, defaultRegion)
 	s, err := open(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("open S3 store in bucket %s: %w", c.Bucket, err)
@@ -195,9 +194,7 @@ func (a *Admin) ask(ctx context.Context, action, access string, body []byte) ([]
 	}
 	refusal := minio.ErrorResponse{StatusCode: answer.StatusCode}
 	_ = xml.Unmarshal(text, &refusal) // other servers answer as they like
-	if refusal.Code == "" {
-		refusal.Code = answer.Status
-	}
+	refusal.Code = cmp.Or(refusal.Code, answer.Status)
 	// What does not know the interface takes its path for a bucket's name, or the method for a mistake.
 	if answer.StatusCode != http.StatusForbidden && answer.StatusCode < 500 && action == "list-users" || answer.StatusCode == http.StatusNotImplemented {
 		return nil, fmt.Errorf("%w (%s)", ErrUnable, refusal.Code)

@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -53,9 +54,7 @@ func ParseURL(text string) (Config, error) {
 	for _, name := range []string{"AWS_ACCESS_KEY_ID_FILE", "AWS_SECRET_ACCESS_KEY_FILE", "AWS_SESSION_TOKEN_FILE"} {
 		c.KeysInFiles = c.KeysInFiles || os.Getenv(name) != ""
 	}
-	if c.Region == "" {
-		c.Region = os.Getenv("AWS_REGION")
-	}
+	c.Region = cmp.Or(c.Region, os.Getenv("AWS_REGION"))
 	if create := query.Get("create"); create != "" {
 		if c.CreateBucket, err = strconv.ParseBool(create); err != nil {
 			return Config{}, fmt.Errorf("create=%q in the S3 URL: want true or false", create)

@@ -17,28 +17,19 @@ import (
 // Get implements storage.Store.
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	data, _, err := s.read(ctx, key, minio.GetObjectOptions{}, storage.MaxObject)
-	if err != nil {
-		return nil, s.failed(ctx, "get", key, err)
-	}
-	return data, nil
+	return data, s.failed(ctx, "get", key, err)
 }
 
 // Load implements storage.Store.
 func (s *Store) Load(ctx context.Context, key string) ([]byte, string, error) {
 	data, etag, err := s.read(ctx, key, minio.GetObjectOptions{}, storage.MaxPointer)
-	if err != nil {
-		return nil, "", s.failed(ctx, "load", key, err)
-	}
-	return data, etag, nil
+	return data, etag, s.failed(ctx, "load", key, err)
 }
 
 // GetRange implements storage.Store.
 func (s *Store) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
 	data, err := s.readRange(ctx, key, offset, length)
-	if err != nil {
-		return nil, s.failed(ctx, "get range of", key, err)
-	}
-	return data, nil
+	return data, s.failed(ctx, "get range of", key, err)
 }
 
 func (s *Store) readRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {

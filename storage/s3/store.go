@@ -5,6 +5,7 @@
 package s3
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,9 +70,7 @@ func connect(c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Region == "" {
-		c.Region = defaultRegion
-	}
+	c.Region = cmp.Or(c.Region, defaultRegion)
 	transport, err := minio.DefaultTransport(secure)
 	if err != nil {
 		return nil, err
@@ -126,10 +125,7 @@ func (s *Store) Close() error {
 // Stat implements storage.Store.
 func (s *Store) Stat(ctx context.Context, key string) (storage.Info, error) {
 	info, err := s.stat(ctx, key)
-	if err != nil {
-		return storage.Info{}, s.failed(ctx, "stat", key, err)
-	}
-	return storage.Info{Key: key, Size: info.Size, ETag: info.ETag, Modified: info.LastModified}, nil
+	return storage.Info{Key: key, Size: info.Size, ETag: info.ETag, Modified: info.LastModified}, s.failed(ctx, "stat", key, err)
 }
 
 func (s *Store) stat(ctx context.Context, key string) (minio.ObjectInfo, error) {
@@ -154,6 +150,9 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 
 // failed says what was tried where. The client's own errors name neither credentials nor signatures.
 func (s *Store) failed(ctx context.Context, operation, key string, err error) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("%s %s in bucket %s: %w", operation, key, s.where, storage.Unavailable(ctx, err))
 }
 

@@ -34,10 +34,7 @@ const (
 
 // PutReader implements storage.Store.
 func (s *Store) PutReader(ctx context.Context, key string, r io.Reader, size int64) error {
-	if err := s.putReader(ctx, key, r, size, false); err != nil {
-		return s.failed(ctx, "put", key, err)
-	}
-	return nil
+	return s.failed(ctx, "put", key, s.putReader(ctx, key, r, size, false))
 }
 
 // PutReaderIfAbsent implements storage.Store.
@@ -46,10 +43,7 @@ func (s *Store) PutReaderIfAbsent(ctx context.Context, key string, r io.Reader, 
 	if errors.Is(err, errCondition) {
 		err = storage.ErrExists
 	}
-	if err != nil {
-		return s.failed(ctx, "put if absent", key, err)
-	}
-	return nil
+	return s.failed(ctx, "put if absent", key, err)
 }
 
 func (s *Store) putReader(ctx context.Context, key string, r io.Reader, size int64, absent bool) error {

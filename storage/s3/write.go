@@ -33,10 +33,7 @@ func (s *Store) Put(ctx context.Context, key string, data []byte) error {
 		_, err = s.upload(ctx, s.retrying, key, data, minio.PutObjectOptions{})
 		err = kind(ctx, err)
 	}
-	if err != nil {
-		return s.failed(ctx, "put", key, err)
-	}
-	return nil
+	return s.failed(ctx, "put", key, err)
 }
 
 // PutIfAbsent implements storage.Store.
@@ -48,10 +45,7 @@ func (s *Store) PutIfAbsent(ctx context.Context, key string, data []byte) error 
 	if errors.Is(err, errCondition) {
 		err = storage.ErrExists
 	}
-	if err != nil {
-		return s.failed(ctx, "put if absent", key, err)
-	}
-	return nil
+	return s.failed(ctx, "put if absent", key, err)
 }
 
 // CompareAndSwap implements storage.Store.
@@ -64,10 +58,7 @@ func (s *Store) CompareAndSwap(ctx context.Context, key, old string, data []byte
 	if errors.Is(err, errCondition) {
 		err = storage.ErrConflict
 	}
-	if err != nil {
-		return "", s.failed(ctx, "compare and swap", key, err)
-	}
-	return etag, nil
+	return etag, s.failed(ctx, "compare and swap", key, err)
 }
 
 func checkWrite(key string, data []byte, limit int) error {

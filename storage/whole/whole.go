@@ -27,3 +27,16 @@ func File(path string, fill func(w io.Writer) error) (err error) {
 	}
 	return os.Rename(file.Name(), path)
 }
+
+// Copy makes a copy of a file.
+func Copy(from, to string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	return File(to, func(w io.Writer) error {
+		_, err := io.Copy(w, source)
+		return err
+	})
+}

@@ -24,6 +24,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rondo-rl/rondo/storage/whole"
 	"github.com/rondo-rl/rondo/tasks/swebench"
 )
 
@@ -563,5 +564,5 @@ func publish(name, place string) error {
 	if there, err := os.Lstat(place); err == nil && there.Size() == fetched.Size() {
 		return nil
 	}
-	return swebench.CopyFile(name, place)
+	return whole.Copy(name, place)
 }

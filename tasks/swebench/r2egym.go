@@ -1,6 +1,7 @@
 package swebench
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -84,13 +85,9 @@ func (r r2eRow) instance(command string) (one Instance, err error) {
 	if !validCommit.MatchString(r.Commit) {
 		return one, fmt.Errorf("commit_hash %.60q: want a commit's hexadecimal digits", r.Commit)
 	}
-	if command == "" {
-		command = r2eCommand
-	}
+	command = cmp.Or(command, r2eCommand)
 	repo := r2eOwners[r.Repo]
-	if repo == "" {
-		repo = r.Repo + "/" + r.Repo
-	}
+	repo = cmp.Or(repo, r.Repo+"/"+r.Repo)
 	one = Instance{Set: "r2egym", ID: r.Repo + "-" + r.Commit[:min(12, len(r.Commit))], Repo: repo, BaseCommit: r.Commit + "^", Problem: issueOf(r.Problem), LogParser: "pytest", Image: r.Image,
 		TestCommand: "{ [ ! -f " + r2eHelper + " ] || cp " + r2eHelper + " " + r2eTests + "/; } && " + command, Hidden: []string{"/" + r2eTests, workdir + "/" + r2eTests},
 		Protected: []string{r2eHelper, r2eScript}}

@@ -1,6 +1,7 @@
 package swebench
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -37,15 +38,9 @@ func (c *Command) UnmarshalJSON(data []byte) error {
 
 // over is a spec with another one below it, which says what it leaves open.
 func (s Spec) over(below Spec) Spec {
-	if s.TestCommand == "" {
-		s.TestCommand = below.TestCommand
-	}
-	if s.LogParser == "" {
-		s.LogParser = below.LogParser
-	}
-	if s.Image == "" {
-		s.Image = below.Image
-	}
+	s.TestCommand = cmp.Or(s.TestCommand, below.TestCommand)
+	s.LogParser = cmp.Or(s.LogParser, below.LogParser)
+	s.Image = cmp.Or(s.Image, below.Image)
 	return s
 }
 
@@ -124,12 +119,8 @@ func (i Instance) Complete(specs Specs) Instance {
 	if i.TestCommand == "" && i.EvalScript == "" && spec.TestCommand != "" {
 		i.TestCommand = strings.Join(append([]string{string(spec.TestCommand)}, i.testFiles()...), " ")
 	}
-	if i.LogParser == "" {
-		i.LogParser = spec.LogParser
-	}
-	if i.Image == "" {
-		i.Image = strings.ReplaceAll(spec.Image, "{id}", strings.ToLower(strings.ReplaceAll(i.ID, "__", "_1776_")))
-	}
+	i.LogParser = cmp.Or(i.LogParser, spec.LogParser)
+	i.Image = cmp.Or(i.Image, strings.ReplaceAll(spec.Image, "{id}", strings.ToLower(strings.ReplaceAll(i.ID, "__", "_1776_"))))
 	return i
 }
 

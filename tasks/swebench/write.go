@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -89,20 +88,7 @@ func LinkFile(from, to string) error {
 	if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return CopyFile(from, to)
-}
-
-// CopyFile copies a file. The copy is there whole or not at all.
-func CopyFile(from, to string) error {
-	source, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	return whole.File(to, func(w io.Writer) error {
-		_, err := io.Copy(w, source)
-		return err
-	})
+	return whole.Copy(from, to)
 }
 
 // files are the task's files but the repository, which is among them or else in the image.

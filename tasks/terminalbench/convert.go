@@ -3,6 +3,7 @@
 package terminalbench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -187,12 +188,8 @@ func convert(source fs.FS, name string) (made files, ownShell bool, err error) {
 }
 
 func (s *settings) check() error {
-	if s.AgentTimeout == 0 {
-		s.AgentTimeout = agentTimeout
-	}
-	if s.TestTimeout == 0 {
-		s.TestTimeout = testTimeout
-	}
+	s.AgentTimeout = cmp.Or(s.AgentTimeout, agentTimeout)
+	s.TestTimeout = cmp.Or(s.TestTimeout, testTimeout)
 	switch {
 	case strings.TrimSpace(s.Instruction) == "":
 		return errors.New("instruction: is empty")

@@ -3,11 +3,14 @@ package gateway
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/rondo-rl/rondo/inference/tokenstest"
 )
 
 // backend is an inference server as vLLM is one: chat completions with token ids and log-probabilities. Its tokens are the bytes of
@@ -49,6 +52,7 @@ type ask struct {
 // said is what the model says to a request.
 type said struct {
 	content  string
+	thought  string
 	calls    [][2]string // names and arguments
 	reason   string
 	textOnly bool
@@ -58,6 +62,8 @@ type said struct {
 	header map[string]string
 	// cut breaks the connection within the answer.
 	cut bool
+	// between is called behind each event of a stream, with all that was sent, but for the last ones.
+	between func(sent string)
 	// beside adds to an answer what it says of its tokens.
 	beside func(whole, choice map[string]any, prompt, ids []int32)
 }
@@ -140,6 +146,10 @@ func (b *backend) complete(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body := b.answer(a, s)
+	if a.Stream {
+		b.stream(w, body, s)
+		return
+	}
 	if s.cut {
 		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 		w.Write(body[:len(body)/2])
@@ -147,6 +157,27 @@ func (b *backend) complete(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	w.Write(body)
+}
+
+// stream sends an answer as vLLM does, in chunks.
+func (b *backend) stream(w http.ResponseWriter, body []byte, s said) {
+	chunks, err := tokenstest.Chunks(body, rand.New(rand.NewPCG(1, 2)))
+	if err != nil {
+		b.t.Error(err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	sent, ends := "", len(chunks)-3 // what ended the answer, the usage, and that it is done
+	for i, data := range chunks {
+		if s.cut && i == ends {
+			panic(http.ErrAbortHandler)
+		}
+		fmt.Fprintf(w, "data: %s\n\n", data)
+		w.(http.Flusher).Flush()
+		if sent += data; s.between != nil && i < ends {
+			s.between(sent)
+		}
+	}
 }
 
 func (b *backend) answer(a ask, s said) []byte {
@@ -175,6 +206,9 @@ func (b *backend) answer(a ask, s said) []byte {
 		}
 	}
 	choice := map[string]any{"index": 0, "finish_reason": reason, "message": map[string]any{"role": "assistant", "content": s.content, "tool_calls": toolCalls}}
+	if s.thought != "" {
+		choice["message"].(map[string]any)["reasoning_content"] = s.thought
+	}
 	whole := map[string]any{"id": "x", "object": "chat.completion", "model": a.Model, "choices": []any{choice},
 		"usage": map[string]any{"prompt_tokens": len(prompt), "completion_tokens": len(ids), "total_tokens": len(prompt) + len(ids)}}
 	if a.IDs && !s.textOnly {

@@ -13,12 +13,15 @@ import (
 	"github.com/rondo-rl/rondo/services/gateway"
 )
 
-// looks is a model that looks once, and then is done.
+// looks is a model that looks once, and then is done. It breaks off where it is told to.
 func looks(_ int, a ask) said {
+	if a.Messages[len(a.Messages)-1]["content"] == "Break off." {
+		return said{content: "Half of it.", cut: true}
+	}
 	if a.Messages[len(a.Messages)-1]["role"] == "tool" {
 		return said{content: "Done. 🙂"}
 	}
-	return said{content: "I look.", calls: [][2]string{{"look", "{}"}}}
+	return said{content: "I look.", thought: "Where is it?", calls: [][2]string{{"look", "{}"}}}
 }
 
 // missing skips a test, or fails it where everything is to be there.
@@ -67,7 +70,7 @@ func clientPlane(t *testing.T) *plane {
 	return p
 }
 
-// TestPythonClients: OpenAI's, Anthropic's and Google's own clients work with the gateway, in each dialect, whole and as a stream.
+// TestPythonClients: OpenAI's, Anthropic's and Google's own clients work with the gateway, in each dialect, whole and as a stream. An answer whose server breaks off is an error to them.
 func TestPythonClients(t *testing.T) {
 	python := os.Getenv("RONDO_PYTHON")
 	if python == "" {
@@ -90,7 +93,7 @@ func TestPythonClients(t *testing.T) {
 	clientSays(t, &told, command...)
 	for dialect, m := range members {
 		name, _, _ := strings.Cut(dialect, "-")
-		checkClient(t, p, m, told[dialect], []string{"look", ends[name][0], "Done. 🙂", ends[name][1], "refused"})
+		checkClient(t, p, m, told[dialect], []string{"look", ends[name][0], "Done. 🙂", ends[name][1], "broken", "refused"})
 	}
 }
 
@@ -103,7 +106,7 @@ func TestNodeClient(t *testing.T) {
 	m := p.start(nil)
 	var told []string
 	clientSays(t, &told, "node", "testdata/client.cjs", p.key, m.BaseURL)
-	checkClient(t, p, m, told, []string{"look", "tool_calls", "Done. 🙂", "stop", "refused"})
+	checkClient(t, p, m, told, []string{"look", "tool_calls", "Done. 🙂", "stop", "broken", "refused"})
 }
 
 // TestOtherDialects reads what a client of each sends, and answers errors as it knows them.

@@ -153,21 +153,12 @@ func copyOthers(from, to string) error {
 		case strings.HasSuffix(e.Name(), safetensors.Extension), e.Name() == safetensors.IndexName:
 		case e.Name() == "rondo.json", e.Name() == "fingerprint.json": // say what the version's own bytes are, and give
 		default:
-			if err := copyFile(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+			if err := whole.Copy(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	return whole.File(to, func(out io.Writer) error { _, err := io.Copy(out, in); return err })
 }
 
 // index writes which file holds which tensor, where the checkpoint says so.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -336,39 +335,57 @@ func (Chat) Whole(a *Request, n *Answer) any {
 	return whole
 }
 
-// Pieces implements Dialect.
-func (Chat) Pieces(a *Request, n *Answer) iter.Seq[Piece] {
-	return func(yield func(Piece) bool) {
-		going := true
-		send := func(data any) {
-			going = going && yield(Piece{Data: data})
-		}
-		chunk := func(delta chatMessage, logprobs *chatLogprobs, reason *string) {
-			send(chatHead(n, "chat.completion.chunk", chatChoice{Delta: &delta, Logprobs: logprobs, FinishReason: reason}))
-		}
-		empty := ""
-		chunk(chatMessage{Role: "assistant", Content: &empty}, nil, nil)
-		for text := range parts(n.Reasoning) {
-			chunk(chatMessage{Reasoning: text}, nil, nil)
-		}
-		for text := range parts(n.Turn.Content) {
-			chunk(chatMessage{Content: &text}, nil, nil)
-		}
-		for i, c := range n.Turn.ToolCalls {
-			chunk(chatMessage{ToolCalls: []chatCall{{Index: &i, ID: c.ID, Type: "function", Function: chatFunction{Name: c.Name}}}}, nil, nil)
-			for text := range parts(c.Arguments) {
-				chunk(chatMessage{ToolCalls: []chatCall{{Index: &i, Function: chatFunction{Arguments: text}}}}, nil, nil)
-			}
-		}
-		reason := finishReason(n)
-		chunk(chatMessage{}, logprobsOf(a, n), &reason)
-		if a.usage {
-			last := chatHead(n, "chat.completion.chunk")
-			last.Usage = usageOf(n)
-			send(last)
-		}
-		send("[DONE]")
+// chatStream is an answer in chunks.
+type chatStream struct {
+	told
+	a    *Request
+	send func(Piece)
+}
+
+// Stream implements Dialect.
+func (Chat) Stream(a *Request, head *Answer, send func(Piece)) Stream {
+	s := &chatStream{told{head: head}, a, send}
+	s.chunk(chatMessage{Role: "assistant", Content: new(string)}, nil, nil)
+	return s
+}
+
+func (s *chatStream) chunk(delta chatMessage, logprobs *chatLogprobs, reason *string) {
+	s.send(Piece{Data: chatHead(s.head, "chat.completion.chunk", chatChoice{Delta: &delta, Logprobs: logprobs, FinishReason: reason})})
+}
+
+// Reason implements Stream.
+func (s *chatStream) Reason(text string) {
+	s.reasoning += len(text)
+	for part := range parts(text) {
+		s.chunk(chatMessage{Reasoning: part}, nil, nil)
 	}
+}
+
+// Say implements Stream.
+func (s *chatStream) Say(text string) {
+	s.content += len(text)
+	for part := range parts(text) {
+		s.chunk(chatMessage{Content: &part}, nil, nil)
+	}
+}
+
+// End implements Stream.
+func (s *chatStream) End(n *Answer) {
+	n = s.rest(s, n)
+	for i, c := range n.Turn.ToolCalls {
+		s.chunk(chatMessage{ToolCalls: []chatCall{{Index: &i, ID: c.ID, Type: "function", Function: chatFunction{Name: c.Name}}}}, nil, nil)
+		for text := range parts(c.Arguments) {
+			s.chunk(chatMessage{ToolCalls: []chatCall{{Index: &i, Function: chatFunction{Arguments: text}}}}, nil, nil)
+		}
+	}
+	reason := finishReason(n)
+	s.chunk(chatMessage{}, logprobsOf(s.a, n), &reason)
+	if s.a.usage {
+		last := chatHead(s.head, "chat.completion.chunk")
+		last.Usage = usageOf(n)
+		s.send(Piece{Data: last})
+	}
+	s.send(Piece{Data: "[DONE]"})
 }
 
 // Failure implements Dialect.

@@ -17,10 +17,38 @@ type Dialect interface {
 	Read(body []byte) (*Request, error)
 	// Whole is the answer as one JSON value.
 	Whole(a *Request, n *Answer) any
-	// Pieces is the answer as a stream's events.
-	Pieces(a *Request, n *Answer) iter.Seq[Piece]
+	// Stream begins the answer as a stream, whose events it gives to send. Of head it has the id, the model, the time, and the tokens of the prompt as far as they are known.
+	Stream(a *Request, head *Answer, send func(Piece)) Stream
 	// Failure is an error, as a whole answer or as the last piece of a stream.
 	Failure(f Failure) Piece
+}
+
+// Stream is an answer in pieces. Words may be told before the turn is on the log: nobody acts on them. Calls, and that the answer is complete, are told at the end alone.
+type Stream interface {
+	// Reason and Say tell what there is more of the thoughts, and of the text.
+	Reason(text string)
+	Say(text string)
+	// End tells what of a turn was not told yet, and ends the stream.
+	End(n *Answer)
+}
+
+// told is what of an answer has left, in bytes; head is what the stream began with.
+type told struct {
+	head               *Answer
+	reasoning, content int
+}
+
+// rest tells what of an answer was not told yet, and gives the answer as the stream names it.
+func (t *told) rest(s Stream, n *Answer) *Answer {
+	named := *n
+	named.ID, named.Created = t.head.ID, t.head.Created
+	if left := n.Reasoning[t.reasoning:]; left != "" {
+		s.Reason(left)
+	}
+	if left := n.Turn.Content[t.content:]; left != "" {
+		s.Say(left)
+	}
+	return &named
 }
 
 // Piece is one event of a stream; a name is not given in all dialects.
@@ -62,7 +90,7 @@ func (a *Request) Join() { a.Forward["messages"] = array(a.Messages) }
 
 // Answer is a turn that is on the log.
 type Answer struct {
-	ID      string // of the turn: RUN.ROLLOUT-TURN
+	ID      string // of the turn: RUN.ROLLOUT-TURN; a stream that began before the turn had its number is named otherwise
 	Model   string
 	Created time.Time
 	Turn    events.TurnSampled

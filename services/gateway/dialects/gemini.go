@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/services/gateway/fields"
 )
@@ -19,8 +19,8 @@ import (
 // Gemini is one of Gemini's methods that generate content. The path of a request says what in other dialects its body does.
 type Gemini struct {
 	// Model is the one that the client asks for.
-	Model  string
-	Stream bool
+	Model    string
+	Streamed bool
 }
 
 // GeminiMethod reads the end of a path, MODEL:METHOD, and the query behind it.
@@ -33,7 +33,7 @@ func GeminiMethod(path string, query url.Values) (Gemini, error) {
 	case method == "generateContent":
 		return Gemini{Model: model}, nil
 	case method == "streamGenerateContent" && query.Get("alt") == "sse":
-		return Gemini{Model: model, Stream: true}, nil
+		return Gemini{Model: model, Streamed: true}, nil
 	case method == "streamGenerateContent":
 		return Gemini{}, errors.New("streamGenerateContent: only as server-sent events: put ?alt=sse behind it")
 	}
@@ -152,7 +152,7 @@ func (g Gemini) Read(body []byte) (*Request, error) {
 	if a.Spelled, err = inference.Encode(spelled); err != nil {
 		return nil, err
 	}
-	a.MaxTokens, a.Stream, a.Withheld, a.thoughts = most, g.Stream, without, thoughts
+	a.MaxTokens, a.Stream, a.Withheld, a.thoughts = most, g.Streamed, without, thoughts
 	return a, nil
 }
 
@@ -581,34 +581,18 @@ func (m *geminiAnswer) end(n *Answer) {
 	m.Usage = &geminiUsage{n.Turn.PromptTokens, n.Turn.CompletionTokens, n.Turn.Used()}
 }
 
-// geminiParts are an answer's, none longer than a stream's may be where it is to be one.
-func geminiParts(a *Request, n *Answer) iter.Seq[any] {
-	return func(yield func(any) bool) {
-		texts := func(text string, thought bool) bool {
-			if !a.Stream {
-				return text == "" || yield(geminiText{text, thought})
-			}
-			for part := range parts(text) {
-				if !yield(geminiText{part, thought}) {
-					return false
-				}
-			}
-			return true
-		}
-		if a.thoughts && !texts(n.Reasoning, true) || !texts(n.Turn.Content, false) {
-			return
-		}
-		for _, c := range n.Turn.ToolCalls {
-			if !yield(geminiCall{geminiCalled{c.ID, c.Name, input(c)}}) {
-				return
-			}
-		}
-	}
-}
-
 // Whole implements Dialect.
 func (Gemini) Whole(a *Request, n *Answer) any {
-	said := slices.Collect(geminiParts(a, n))
+	var said []any
+	if a.thoughts && n.Reasoning != "" {
+		said = append(said, geminiText{n.Reasoning, true})
+	}
+	if n.Turn.Content != "" {
+		said = append(said, geminiText{Text: n.Turn.Content})
+	}
+	for _, c := range n.Turn.ToolCalls {
+		said = append(said, callPart(c))
+	}
 	if said == nil {
 		said = []any{geminiText{}}
 	}
@@ -617,18 +601,48 @@ func (Gemini) Whole(a *Request, n *Answer) any {
 	return m
 }
 
-// Pieces implements Dialect.
-func (Gemini) Pieces(a *Request, n *Answer) iter.Seq[Piece] {
-	return func(yield func(Piece) bool) {
-		for part := range geminiParts(a, n) {
-			if !yield(Piece{Data: geminiHead(n, part)}) {
-				return
-			}
-		}
-		last := geminiHead(n, geminiText{})
-		last.end(n)
-		yield(Piece{Data: last})
+func callPart(c events.ToolCall) geminiCall { return geminiCall{geminiCalled{c.ID, c.Name, input(c)}} }
+
+// geminiStream is an answer in parts, each a whole answer of its own.
+type geminiStream struct {
+	told
+	thoughts bool
+	send     func(Piece)
+}
+
+// Stream implements Dialect.
+func (Gemini) Stream(a *Request, head *Answer, send func(Piece)) Stream {
+	return &geminiStream{told{head: head}, a.thoughts, send}
+}
+
+// Reason implements Stream.
+func (s *geminiStream) Reason(text string) {
+	s.reasoning += len(text)
+	if !s.thoughts {
+		return
 	}
+	for part := range parts(text) {
+		s.send(Piece{Data: geminiHead(s.head, geminiText{part, true})})
+	}
+}
+
+// Say implements Stream.
+func (s *geminiStream) Say(text string) {
+	s.content += len(text)
+	for part := range parts(text) {
+		s.send(Piece{Data: geminiHead(s.head, geminiText{Text: part})})
+	}
+}
+
+// End implements Stream.
+func (s *geminiStream) End(n *Answer) {
+	n = s.rest(s, n)
+	for _, c := range n.Turn.ToolCalls {
+		s.send(Piece{Data: geminiHead(n, callPart(c))})
+	}
+	last := geminiHead(n, geminiText{})
+	last.end(n)
+	s.send(Piece{Data: last})
 }
 
 // geminiStates are the protocol's words for what went wrong.

@@ -96,7 +96,7 @@ func TestGeminiAnswers(t *testing.T) {
 	}
 	for _, thoughts := range []bool{false, true} {
 		var pieces []any
-		for p := range (Gemini{}).Pieces(&Request{Stream: true, thoughts: thoughts}, n) {
+		for _, p := range piecesOf(Gemini{}, &Request{Stream: true, thoughts: thoughts}, n) {
 			pieces = append(pieces, p.Data)
 		}
 		whole, streamed := said(Gemini{}.Whole(&Request{thoughts: thoughts}, n)), said(pieces...)

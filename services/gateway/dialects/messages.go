@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -280,40 +279,80 @@ func (Messages) Whole(_ *Request, n *Answer) any {
 	return m
 }
 
-// Pieces implements Dialect.
-func (Messages) Pieces(_ *Request, n *Answer) iter.Seq[Piece] {
-	return func(yield func(Piece) bool) {
-		going, index := true, 0
-		send := func(name string, data map[string]any) {
-			data["type"] = name
-			going = going && yield(Piece{Name: name, Data: data})
-		}
-		block := func(start any, kind, field, text string) {
-			send("content_block_start", map[string]any{"index": index, "content_block": start})
-			for part := range parts(text) {
-				send("content_block_delta", map[string]any{"index": index, "delta": map[string]string{"type": kind, field: part}})
-			}
-			send("content_block_stop", map[string]any{"index": index})
-			index++
-		}
-		head := messagesHead(n)
-		head.Usage.OutputTokens = 0
-		send("message_start", map[string]any{"message": head})
-		if n.Reasoning != "" {
-			block(thinkingBlock{Type: "thinking"}, "thinking_delta", "thinking", n.Reasoning)
-		}
-		if n.Turn.Content != "" {
-			block(textBlock{Type: "text"}, "text_delta", "text", n.Turn.Content)
-		}
-		for _, c := range n.Turn.ToolCalls {
-			block(toolBlock{"tool_use", c.ID, c.Name, json.RawMessage("{}")}, "input_json_delta", "partial_json", string(input(c)))
-		}
-		send("message_delta", map[string]any{
-			"delta": map[string]any{"stop_reason": stopReason(n), "stop_sequence": nil},
-			"usage": messagesUsage{n.Turn.PromptTokens, n.Turn.CompletionTokens},
-		})
-		send("message_stop", map[string]any{})
+// messagesStream is an answer in blocks, one after the other.
+type messagesStream struct {
+	told
+	send  func(Piece)
+	index int
+	open  string // the type of the block that is open, "" for none
+}
+
+// Stream implements Dialect.
+func (Messages) Stream(_ *Request, head *Answer, send func(Piece)) Stream {
+	s := &messagesStream{told: told{head: head}, send: send}
+	m := messagesHead(head)
+	m.Usage.OutputTokens = 0
+	s.event("message_start", map[string]any{"message": m})
+	return s
+}
+
+func (s *messagesStream) event(name string, data map[string]any) {
+	data["type"] = name
+	s.send(Piece{Name: name, Data: data})
+}
+
+// begin opens a block, unless one of its type is open.
+func (s *messagesStream) begin(kind string, start any) {
+	if s.open == kind {
+		return
 	}
+	s.stop()
+	s.open = kind
+	s.event("content_block_start", map[string]any{"index": s.index, "content_block": start})
+}
+
+func (s *messagesStream) delta(kind, field, text string) {
+	for part := range parts(text) {
+		s.event("content_block_delta", map[string]any{"index": s.index, "delta": map[string]string{"type": kind, field: part}})
+	}
+}
+
+func (s *messagesStream) stop() {
+	if s.open != "" {
+		s.event("content_block_stop", map[string]any{"index": s.index})
+		s.index++
+		s.open = ""
+	}
+}
+
+// Reason implements Stream.
+func (s *messagesStream) Reason(text string) {
+	s.reasoning += len(text)
+	s.begin("thinking", thinkingBlock{Type: "thinking"})
+	s.delta("thinking_delta", "thinking", text)
+}
+
+// Say implements Stream.
+func (s *messagesStream) Say(text string) {
+	s.content += len(text)
+	s.begin("text", textBlock{Type: "text"})
+	s.delta("text_delta", "text", text)
+}
+
+// End implements Stream.
+func (s *messagesStream) End(n *Answer) {
+	n = s.rest(s, n)
+	s.stop()
+	for _, c := range n.Turn.ToolCalls {
+		s.begin("tool_use", toolBlock{"tool_use", c.ID, c.Name, json.RawMessage("{}")})
+		s.delta("input_json_delta", "partial_json", string(input(c)))
+		s.stop()
+	}
+	s.event("message_delta", map[string]any{
+		"delta": map[string]any{"stop_reason": stopReason(n), "stop_sequence": nil},
+		"usage": messagesUsage{n.Turn.PromptTokens, n.Turn.CompletionTokens},
+	})
+	s.event("message_stop", map[string]any{})
 }
 
 // Failure implements Dialect.

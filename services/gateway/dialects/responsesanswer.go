@@ -2,7 +2,7 @@ package dialects
 
 import (
 	"fmt"
-	"iter"
+	"strings"
 
 	"github.com/rondo-rl/rondo/events"
 )
@@ -153,74 +153,129 @@ func (Responses) Whole(a *Request, n *Answer) any {
 	return r
 }
 
-// Pieces implements Dialect.
-func (d Responses) Pieces(a *Request, n *Answer) iter.Seq[Piece] {
-	return func(yield func(Piece) bool) {
-		s := responsesStream{yield: yield, going: true}
-		s.send("response.created", map[string]any{"response": responsesHead(n, inProgress)})
-		s.send("response.in_progress", map[string]any{"response": responsesHead(n, inProgress)})
-		if n.Reasoning != "" {
-			s.item(responsesReasoning{"reasoning", "rs_" + n.ID, []responsesSummary{}}, reasoningItem(n), func() {})
-		}
-		if n.Turn.Content != "" || len(n.Turn.ToolCalls) == 0 {
-			s.message(n)
-		}
-		for i := range n.Turn.ToolCalls {
-			s.call(callItem(a, n, i))
-		}
-		whole := d.Whole(a, n).(responsesAnswer)
-		s.send("response."+whole.Status, map[string]any{"response": whole})
-	}
+// responsesStream is an answer in items, one after the other. It numbers events and items.
+type responsesStream struct {
+	told
+	a               *Request
+	emit            func(Piece)
+	sequence, index int
+	begun           map[string]int  // how many items of a type have begun
+	open            string          // the type of the item that is open, "" for none
+	id              string          // of that item
+	text            strings.Builder // and what it says
 }
 
-// responsesStream numbers events and items.
-type responsesStream struct {
-	yield           func(Piece) bool
-	going           bool
-	sequence, index int
+// Stream implements Dialect.
+func (Responses) Stream(a *Request, head *Answer, send func(Piece)) Stream {
+	s := &responsesStream{told: told{head: head}, a: a, emit: send, begun: map[string]int{}}
+	s.send("response.created", map[string]any{"response": responsesHead(head, inProgress)})
+	s.send("response.in_progress", map[string]any{"response": responsesHead(head, inProgress)})
+	return s
 }
 
 func (s *responsesStream) send(name string, data map[string]any) {
 	data["type"], data["sequence_number"] = name, s.sequence
 	s.sequence++
-	s.going = s.going && s.yield(Piece{Name: name, Data: data})
+	s.emit(Piece{Name: name, Data: data})
 }
 
-func (s *responsesStream) item(begun, done any, content func()) {
-	s.send("response.output_item.added", map[string]any{"output_index": s.index, "item": begun})
-	content()
-	s.send("response.output_item.done", map[string]any{"output_index": s.index, "item": done})
+// data is that of an event of the open item, whose one part has a number by the name of its kind.
+func (s *responsesStream) data(part, field string, value any) map[string]any {
+	return map[string]any{"item_id": s.id, "output_index": s.index, part: 0, field: value}
+}
+
+const reasoningType, messageType = "reasoning", "message"
+
+// item begins an item, unless one of its type is open. A model that thinks again behind its first words has several.
+func (s *responsesStream) item(kind, prefix string) (begun bool) {
+	if s.open == kind {
+		return false
+	}
+	s.close()
+	s.open, s.id = kind, prefix+s.head.ID
+	if n := s.begun[kind]; n > 0 {
+		s.id += fmt.Sprintf("_%d", n)
+	}
+	s.begun[kind]++
+	return true
+}
+
+func (s *responsesStream) added(item any) {
+	s.send("response.output_item.added", map[string]any{"output_index": s.index, "item": item})
+}
+
+func (s *responsesStream) done(item any) {
+	s.send("response.output_item.done", map[string]any{"output_index": s.index, "item": item})
 	s.index++
+}
+
+// Reason implements Stream.
+func (s *responsesStream) Reason(text string) {
+	s.reasoning += len(text)
+	if s.item(reasoningType, "rs_") {
+		s.added(responsesReasoning{reasoningType, s.id, []responsesSummary{}})
+		s.send("response.reasoning_summary_part.added", s.data("summary_index", "part", responsesSummary{"summary_text", ""}))
+	}
+	s.text.WriteString(text)
+	for part := range parts(text) {
+		s.send("response.reasoning_summary_text.delta", s.data("summary_index", "delta", part))
+	}
+}
+
+// Say implements Stream.
+func (s *responsesStream) Say(text string) {
+	s.content += len(text)
+	if s.item(messageType, "msg_") {
+		s.added(responsesMessage{messageType, s.id, inProgress, "assistant", []responsesText{}})
+		s.send("response.content_part.added", s.data("content_index", "part", textOf("")))
+	}
+	s.text.WriteString(text)
+	for part := range parts(text) {
+		s.send("response.output_text.delta", s.data("content_index", "delta", part))
+	}
+}
+
+// close ends the open item.
+func (s *responsesStream) close() {
+	text := s.text.String()
+	switch s.open {
+	case reasoningType:
+		s.send("response.reasoning_summary_text.done", s.data("summary_index", "text", text))
+		s.send("response.reasoning_summary_part.done", s.data("summary_index", "part", responsesSummary{"summary_text", text}))
+		s.done(responsesReasoning{reasoningType, s.id, []responsesSummary{{"summary_text", text}}})
+	case messageType:
+		s.send("response.output_text.done", s.data("content_index", "text", text))
+		s.send("response.content_part.done", s.data("content_index", "part", textOf(text)))
+		s.done(responsesMessage{messageType, s.id, completed, "assistant", []responsesText{textOf(text)}})
+	}
+	s.open = ""
+	s.text.Reset()
 }
 
 func (s *responsesStream) call(done responsesCall) {
 	start, kind, field, text := done.begun()
-	s.item(start, done, func() {
-		if kind == "" {
-			return
-		}
+	s.added(start)
+	if kind != "" {
 		for part := range parts(text) {
 			s.send(kind+".delta", map[string]any{"item_id": done.ID, "output_index": s.index, "delta": part})
 		}
 		s.send(kind+".done", map[string]any{"item_id": done.ID, "output_index": s.index, "name": done.Name, field: text})
-	})
+	}
+	s.done(done)
 }
 
-func (s *responsesStream) message(n *Answer) {
-	id := "msg_" + n.ID
-	begun := responsesMessage{"message", id, inProgress, "assistant", []responsesText{}}
-	done := responsesMessage{"message", id, completed, "assistant", []responsesText{textOf(n.Turn.Content)}}
-	s.item(begun, done, func() {
-		at := func(field string, value any) map[string]any {
-			return map[string]any{"item_id": id, "output_index": s.index, "content_index": 0, field: value}
-		}
-		s.send("response.content_part.added", at("part", textOf("")))
-		for part := range parts(n.Turn.Content) {
-			s.send("response.output_text.delta", at("delta", part))
-		}
-		s.send("response.output_text.done", at("text", n.Turn.Content))
-		s.send("response.content_part.done", at("part", textOf(n.Turn.Content)))
-	})
+// End implements Stream.
+func (s *responsesStream) End(n *Answer) {
+	n = s.rest(s, n)
+	if n.Turn.Content == "" && len(n.Turn.ToolCalls) == 0 {
+		s.Say("")
+	}
+	s.close()
+	for i := range n.Turn.ToolCalls {
+		s.call(callItem(s.a, n, i))
+	}
+	whole := Responses{}.Whole(s.a, n).(responsesAnswer)
+	s.send("response."+whole.Status, map[string]any{"response": whole})
 }
 
 // Failure implements Dialect.

@@ -165,7 +165,7 @@ func checkStream(t *testing.T, a *Request, n *Answer, item map[string]any, kind 
 	t.Helper()
 	var names []string
 	delta := ""
-	for p := range (Responses{}).Pieces(a, n) {
+	for _, p := range piecesOf(Responses{}, a, n) {
 		data := asObject(t, p.Data)
 		switch {
 		case strings.HasSuffix(p.Name, ".delta"):

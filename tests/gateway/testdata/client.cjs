@@ -11,13 +11,20 @@ async function main() {
   const { role, content, tool_calls } = first.choices[0].message;
   messages.push({ role, content, tool_calls }, { role: "tool", tool_call_id: call.id, content: "all is well" });
   const last = await client.chat.completions.create({ model: "any", messages, tools });
+  let broken = "";
+  try {
+    const half = { model: "any", messages: [{ role: "user", content: "Break off." }] };
+    await client.chat.completions.stream(half, { maxRetries: 0 }).finalChatCompletion();
+  } catch (error) {
+    broken = error instanceof OpenAI.APIError ? "broken" : String(error);
+  }
   let refused = "";
   try {
     await new OpenAI({ baseURL, apiKey: "wrong" }).models.list();
   } catch (error) {
     refused = error instanceof OpenAI.AuthenticationError ? "refused" : String(error);
   }
-  console.log(JSON.stringify([call.function.name, first.choices[0].finish_reason, last.choices[0].message.content, last.choices[0].finish_reason, refused]));
+  console.log(JSON.stringify([call.function.name, first.choices[0].finish_reason, last.choices[0].message.content, last.choices[0].finish_reason, broken, refused]));
 }
 
 main();

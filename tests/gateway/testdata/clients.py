@@ -16,7 +16,9 @@ def chat(client, stream):
     messages = [{"role": "system", "content": "You mend."}, {"role": "user", "content": "Mend it."}]
     if stream:
         with client.chat.completions.stream(model="any", messages=messages, tools=tools) as events:
+            text = "".join(e.delta for e in events if e.type == "content.delta")
             first = events.get_final_completion().choices[0]
+            assert text == first.message.content, (text, first)
     else:
         first = client.chat.completions.create(model="any", messages=messages, tools=tools).choices[0]
     call = first.message.tool_calls[0]
@@ -38,9 +40,13 @@ def responses(client, stream):
         if not stream:
             return client.responses.create(model="any", instructions="You mend.", input=items, tools=tools)
         with client.responses.stream(model="any", instructions="You mend.", input=items, tools=tools) as events:
-            text = "".join(e.delta for e in events if e.type == "response.output_text.delta")
+            text = thoughts = ""
+            for e in events:
+                text += e.delta if e.type == "response.output_text.delta" else ""
+                thoughts += e.delta if e.type == "response.reasoning_summary_text.delta" else ""
             final = events.get_final_response()
             assert text == final.output_text, (text, final)
+            assert thoughts == "".join(s.text for o in final.output if o.type == "reasoning" for s in o.summary), (thoughts, final)
             return final
 
     first = ask()
@@ -59,9 +65,13 @@ def messages(client, stream):
         if not stream:
             return client.messages.create(model="any", max_tokens=100, system="You mend.", messages=said, tools=tools)
         with client.messages.stream(model="any", max_tokens=100, system="You mend.", messages=said, tools=tools) as events:
-            return events.get_final_message()
+            text = "".join(events.text_stream)
+            final = events.get_final_message()
+            assert text == "".join(b.text for b in final.content if b.type == "text"), (text, final)
+            return final
 
     first = ask()
+    assert [b.thinking for b in first.content if b.type == "thinking"] == ["Where is it?"], first
     call = next(b for b in first.content if b.type == "tool_use")
     said.append({"role": "assistant", "content": [b.model_dump(exclude_none=True) for b in first.content]})
     said.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "all is well"}]})
@@ -91,18 +101,42 @@ def gemini(client, stream):
     return [call.name, first.finish_reason.value, last.content.parts[0].text, last.finish_reason.value]
 
 
+BREAK = [{"role": "user", "content": "Break off."}]
+
+
+def breaks(name, client, stream):
+    """Whether the client makes an error of an answer whose server breaks off."""
+    try:
+        if name == "messages":
+            answer = client.messages.create(model="any", max_tokens=100, messages=BREAK, stream=stream)
+        elif name == "gemini":
+            ask = client.models.generate_content_stream if stream else client.models.generate_content
+            answer = ask(model="any", contents="Break off.")
+        elif name == "chat":
+            answer = client.chat.completions.create(model="any", messages=BREAK, stream=stream)
+        else:
+            answer = client.responses.create(model="any", input=BREAK, stream=stream)
+        return f"the answer is {list(answer) if stream else answer}"
+    except (openai.APIError, anthropic.APIError, errors.APIError):
+        return "broken"
+
+
 def work(dialect, url, key):
     name, _, how = dialect.partition("-")
     if name == "gemini":
         at = types.HttpOptions(base_url=url.removesuffix("/v1"))
-        told = gemini(genai.Client(api_key=key, http_options=at), how == "stream")
+        client = genai.Client(api_key=key, http_options=at)
+        told = gemini(client, how == "stream")
+        told.append(breaks(name, client, how == "stream"))
         wrong = genai.Client(api_key="wrong", http_options=at)  # it closes with the last name for it
         try:
             wrong.models.generate_content(model="any", contents="a")
         except errors.ClientError as e:
             told.append("refused" if (e.code, e.status) == (401, "UNAUTHENTICATED") else str(e))
     elif name == "messages":
-        told = messages(anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key=key), how == "stream")
+        client = anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key=key)
+        told = messages(client, how == "stream")
+        told.append(breaks(name, client.with_options(max_retries=0), how == "stream"))
         wrong = anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="wrong")
         try:
             wrong.messages.create(model="any", max_tokens=1, messages=[{"role": "user", "content": "a"}])
@@ -111,6 +145,7 @@ def work(dialect, url, key):
     else:
         client = openai.OpenAI(base_url=url, api_key=key)
         told = {"chat": chat, "responses": responses}[name](client, how == "stream")
+        told.append(breaks(name, client.with_options(max_retries=0), how == "stream"))
         assert [m.id for m in client.models.list()] == ["small"]
         try:
             openai.OpenAI(base_url=url, api_key="wrong").models.list()
