@@ -50,7 +50,7 @@ func open(t testing.TB, log *eventlog.Log) *Dashboard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.patience = 2 * time.Minute // for tests that look at a page once, on a busy machine too
+	d.patience, d.searchTime = 2*time.Minute, 2*time.Minute // for tests that look at a page once, on a busy machine too
 	return d
 }
 
@@ -316,7 +316,7 @@ func TestHostileTexts(t *testing.T) {
 			Tests:   &events.GradedTests{Graded: 9, Held: 2, Unmet: []events.UnmetTest{{Name: "test_" + says, State: "failed", Regression: true, Message: "one\n" + says}}, BadEnd: true},
 			Forfeit: &events.Forfeit{Class: "k" + says, Message: "m" + says}})
 		d.state(events.RunPausedType, "live", "p", events.RunPaused{Reason: "r" + says})
-		for _, path := range []string{"/", "/runs/live", "/runs/live/groups/g000001", "/runs/live/rollouts/g000001-0", "/runs/live/rollouts/g000001-0/messages/1", "/runs/live/rollouts/g000001-0/messages/1/tokens"} {
+		for _, path := range []string{"/", "/runs/live", "/runs/live/groups/g000001", "/runs/live/rollouts/g000001-0", "/runs/live/rollouts/g000001-0/messages/1", "/runs/live/rollouts/g000001-0/messages/1/tokens", "/runs/live/search?words=said"} {
 			page := d.show(path)
 			shapes = append(shapes, path+": "+shapeOf(t, page))
 			text += page

@@ -205,7 +205,7 @@ func (d *Dashboard) rollout(w http.ResponseWriter, r *http.Request) error {
 			p.Sampled += masked
 		}
 	}
-	items := itemsOf(e)
+	items := itemsOf(e.Trajectory)
 	if p.Pager, err = paged(r, "page", len(items), turnsPage); err != nil {
 		return err
 	}
@@ -231,8 +231,8 @@ func outcomeOf(e *episode.Episode) string {
 // reach is a turn with its answers, or one other message, by the places of messages.
 type reach struct{ from, to int }
 
-func itemsOf(e *episode.Episode) (list []reach) {
-	messages := e.Trajectory.Messages
+func itemsOf(t *storage.Trajectory) (list []reach) {
+	messages := t.Messages
 	for i := 0; i < len(messages); {
 		end := i + 1
 		if messages[i].Role == "assistant" {

@@ -230,6 +230,13 @@ func TestTests(t *testing.T) {
 	if got := g.Tests(Report{Results: Results{}}, 0, nil); !got.BadEnd || got.Unmet[0].State != "missing" {
 		t.Errorf("cut short: %+v", got)
 	}
+	g = Grading{}
+	for i := range 1000 {
+		g.FailToPass = append(g.FailToPass, fmt.Sprint(i))
+	}
+	if got := g.Tests(report, 0, nil); len(got.Unmet) != 200 || got.More() != 800 {
+		t.Errorf("%d tests are named, and %d more", len(got.Unmet), got.More())
+	}
 	g, report.Said = Grading{}, map[string]string{}
 	for i := range 1000 {
 		name := fmt.Sprint(i, strings.Repeat("ü", 300))
