@@ -147,7 +147,7 @@ def test_setup(bad): pass
 				}
 			}
 			for name, said := range report.Said {
-				if len(said) > 500 || strings.Contains(name, "test_fine") {
+				if len(said) > 400 || strings.Contains(name, "test_fine") {
 					t.Errorf("%s: %d bytes: %.100s", name, len(said), said)
 				}
 			}

@@ -72,7 +72,7 @@ func (d *Dashboard) search(w http.ResponseWriter, r *http.Request) error {
 		return &refusal{http.StatusBadRequest, fmt.Sprintf("Give words to look for, at most %d bytes.", longestWords)}
 	}
 	if _, err := d.log.Incarnation(r.Context(), p.Run); errors.Is(err, eventlog.ErrNotFound) {
-		return &refusal{http.StatusNotFound, "Nothing was looked at: the run is no more than its archive, in which conversations cannot be searched here. `rondo trajectories export` writes them into files."}
+		return &refusal{http.StatusNotFound, "Nothing was looked at: only the archive of the run is left, which is not searched here. `rondo trajectories export` writes its conversations into files."}
 	}
 	b, release, err := d.folded(r)
 	if err != nil {
