@@ -39,7 +39,7 @@ type searchPage struct {
 	Looked, Chosen int
 	Unread         []string
 	MoreUnread     int
-	// Stopped says why the search ended before the last rollout; Next is the address of what goes on, Run's page with the filter is Back.
+	// Stopped says why the search ended before the last rollout. Next goes on with the others, and Back is the page of the run with the same filter.
 	Stopped, Next, Back string
 }
 
