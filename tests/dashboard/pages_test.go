@@ -144,6 +144,7 @@ func TestOtherPages(t *testing.T) {
 	s.is(`location.search.includes("against=version-6") && document.querySelector("main").textContent.includes("better")`)
 	s.axe("an evaluation")
 	s.picture("dashboard-evaluation.png")
+	s.is(`!document.getElementById("theme").hidden`) // the page's program has begun
 	s.click(`#theme`)
 	s.is(`getComputedStyle(document.body).backgroundColor === "rgb(15, 21, 27)"`)
 	others := []string{"/fleet", "/plane", "/runs/version-12/evaluation?against=version-6", "/runs/edits/rollouts/g000001-0/turns/0/changes"}
