@@ -373,6 +373,8 @@ type RolloutScored struct {
 	// Verifier is the separation that there was between the tests and the code under test: VerifierSeparate or VerifierInProcess. Of a task with steps
 	// it is the least that any of them had. Older scores have none.
 	Verifier string `json:"verifier,omitempty"`
+	// Tests say how the graded tests ended; nil where no grading names any. Of a task with steps each step has its own.
+	Tests *GradedTests `json:"tests,omitempty"`
 	// Judgement is what the judge answered, word for word.
 	Judgement *storage.Ref `json:"judgement,omitempty"`
 	// Trajectory is repeated from RolloutFinished, so that who folds scores needs no other event.

@@ -31,14 +31,15 @@ type StepScored struct {
 	// Workspace is what the next step begins with, as a change against the snapshot: the agent's, with the files of that step laid over it. Without
 	// it the next step, if there is one, begins with what the agent has left. An empty object is the snapshot itself.
 	Workspace *storage.Ref `json:"workspace,omitempty"`
-	// Flags, Forfeit, Isolation, Filesystem, User, Build and Verifier are as in RolloutScored. A forfeit ends the rollout.
-	Flags      []string `json:"flags,omitempty" jsonschema:"maxItems=50"`
-	Forfeit    *Forfeit `json:"forfeit,omitempty"`
-	Isolation  string   `json:"isolation,omitempty"`
-	Filesystem string   `json:"filesystem,omitempty"`
-	User       string   `json:"user,omitempty"`
-	Build      string   `json:"build,omitempty"`
-	Verifier   string   `json:"verifier,omitempty"`
+	// Tests, Flags, Forfeit, Isolation, Filesystem, User, Build and Verifier are as in RolloutScored. A forfeit ends the rollout.
+	Flags      []string     `json:"flags,omitempty" jsonschema:"maxItems=50"`
+	Forfeit    *Forfeit     `json:"forfeit,omitempty"`
+	Isolation  string       `json:"isolation,omitempty"`
+	Filesystem string       `json:"filesystem,omitempty"`
+	User       string       `json:"user,omitempty"`
+	Build      string       `json:"build,omitempty"`
+	Verifier   string       `json:"verifier,omitempty"`
+	Tests      *GradedTests `json:"tests,omitempty"`
 }
 
 // EndedStep is a step of a rollout that its agent has ended.

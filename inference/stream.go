@@ -88,7 +88,7 @@ func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, url
 			return nil
 		case errors.Is(err, memory.ErrLong):
 			return tooLong(url, most)
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("answer of %s: %w", url, errBroken)}
 		default:
 			return unread(ctx, url, err)

@@ -20,6 +20,8 @@ import (
 
 // Evidence is what a reward follows from, as the log and the store have it.
 type Evidence struct {
+	// Tests are those that decide the reward, of each stage or of the whole, where the task's grading names them.
+	Tests []events.StageTests `json:"tests,omitempty"`
 	// VerifierOutput is what the verifier printed, and AgentOutput the run's own agent, at most the
 	// last 64 KiB of each.
 	VerifierOutput string `json:"verifier_output,omitempty"`
@@ -75,7 +77,7 @@ var comparedChanges = difference.Bounds{Files: 20, Bytes: 256 << 10, Lines: 200}
 // evidence gathers that of one rollout. What cannot be read is said to be.
 func (s *source) evidence(ctx context.Context, p *plane.Plane, r *events.Rollout) *Evidence {
 	printed := episode.PrintedBy(ctx, p.Store, r)
-	e := &Evidence{VerifierOutput: printed.Verifier, AgentOutput: printed.Agent, Unread: printed.Unread,
+	e := &Evidence{Tests: r.GradedTests(), VerifierOutput: printed.Verifier, AgentOutput: printed.Agent, Unread: printed.Unread,
 		Calls: lastCalls(r), Siblings: s.siblings(r.ID)}
 	if v := r.Scored; v != nil && v.Log != nil {
 		took := time.Duration(v.DurationMS * float64(time.Millisecond)).Round(100 * time.Millisecond)
@@ -227,6 +229,9 @@ func (e *Evidence) print(w io.Writer) error {
 	for _, unread := range e.Unread {
 		screen.Print(app.Row{{Text: app.Line(unread, 300), Style: app.Yellow}})
 	}
+	for _, tests := range e.Tests {
+		printTests(screen, tests)
+	}
 	switch {
 	case e.VerifierOutput != "":
 		printOutput(screen, e.verifier+":", e.VerifierOutput)
@@ -239,6 +244,18 @@ func (e *Evidence) print(w io.Writer) error {
 	e.printChanges(screen)
 	e.printCalls(screen)
 	return e.printSiblings(w)
+}
+
+// printTests prints which tests cost the reward.
+func printTests(screen *app.Screen, tests events.StageTests) {
+	screen.Print(app.Row{{Text: tests.Sentence()}})
+	for _, test := range tests.Unmet {
+		screen.Print(app.Row{{Text: "  " + app.Line(test.Name, 200), Style: app.Bold}, {Text: "  " + test.Ending(), Style: app.Red}})
+		screen.Print(app.Indent(app.TextRows(test.Message, app.Plain), app.Span{Text: "  | ", Style: app.Faint}, screen.Width)...)
+	}
+	if more := tests.More(); more > 0 {
+		screen.Print(app.Row{{Text: fmt.Sprintf("  … %s more", app.Plural(more, "test"))}})
+	}
 }
 
 // printOutput prints the last lines of an output.

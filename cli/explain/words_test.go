@@ -107,6 +107,36 @@ func TestVerifierOutput(t *testing.T) {
 	}
 }
 
+// TestTestsThatFailed: the tests that cost the reward are named, stage by stage, with what they failed with, and without control characters.
+func TestTestsThatFailed(t *testing.T) {
+	r := clitest.NewRecorded(t)
+	p, s := &plane.Plane{Store: r.Log.Store()}, &source{books: books.New("first")}
+	unmet := []events.UnmetTest{{Name: "test_a\x1b[2J", State: "failed", Message: "assert 1 == 2\n\x1b[31mmore"}, {Name: "test_b", State: "missing", Regression: true}}
+	told := s.evidence(t.Context(), p, &events.Rollout{
+		Steps:  []events.EndedStep{{Verdict: &events.StepScored{Tests: &events.GradedTests{Graded: 3, Held: 3, BadEnd: true}}}, {}},
+		Scored: &events.RolloutScored{Tests: &events.GradedTests{Graded: 9, Held: 4, Unmet: unmet}},
+	})
+	var out strings.Builder
+	if err := told.print(&out); err != nil {
+		t.Fatal(err)
+	}
+	text := out.String()
+	for _, part := range []string{
+		"Stage 1: 3 of the 3 tests that decide ended as they must. But the test program", "\n4 of the 9 tests", "  failed\n  | assert 1 == 2\n  | ",
+		"  test_b  not reported, passed before\n", "  … 3 tests more",
+	} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is missing", part)
+		}
+	}
+	if strings.Contains(text, "\x1b") {
+		t.Errorf("control characters: %q", text)
+	}
+	if data, err := json.Marshal(told); err != nil || !strings.Contains(string(data), `{"stage":1,"graded":3,"held":3,"bad_end":true},{"graded":9,`) {
+		t.Errorf("%s, %v", data, err)
+	}
+}
+
 // TestEvidence: behind the tale of a rollout stand what it changed, its last calls, and where its
 // siblings went another way.
 func TestEvidence(t *testing.T) {

@@ -171,7 +171,7 @@ func TestLines(t *testing.T) {
 				t.Errorf("%s: the share has %d bytes, and the buffer %d", name, s.size, len(lines.buf))
 			}
 		}
-		if line, err := lines.Next(t.Context()); err != io.EOF || len(lines.buf) > first {
+		if line, err := lines.Next(t.Context()); !errors.Is(err, io.EOF) || len(lines.buf) > first {
 			t.Errorf("%s: behind the end is %q: %v, and the buffer has %d bytes", name, line, err, len(lines.buf))
 		}
 		if lines.End(); s.size != 0 {

@@ -81,7 +81,7 @@ func (l *Lines) Next(ctx context.Context) ([]byte, error) {
 		l.seen = l.to
 		if l.err != nil {
 			line := l.buf[l.from:l.to]
-			if l.from = l.to; l.err == io.EOF && len(line) > 0 {
+			if l.from = l.to; errors.Is(l.err, io.EOF) && len(line) > 0 {
 				return line, nil
 			}
 			return nil, l.err

@@ -155,7 +155,7 @@ func (b *baseline) control(ctx context.Context, spec Spec, outcome *Outcome) err
 	}
 	if names := outcome.grading.Unkept(outcome.report, b.untouched); len(names) > 0 {
 		all := float64(len(outcome.grading.PassToPass))
-		outcome.Reward, outcome.Components[rewardKey] = 0, 0
+		outcome.Reward, outcome.Components[rewardKey], outcome.unkept = 0, 0, names
 		outcome.Components["pass_to_pass"] -= float64(len(names)) / all
 		outcome.Log = fmt.Appendf(outcome.Log, "\n%d tests are skipped, or expected to fail, that are not so over the untouched snapshot: %.400s\n",
 			len(names), strings.Join(names[:min(len(names), namedTests)], ", "))

@@ -82,6 +82,9 @@ func TestGuarded(t *testing.T) {
 				if c.class == "" && (outcome.Reward != c.reward || outcome.Components["reward"] != c.reward || outcome.Verifier != c.level) {
 					t.Errorf("%+v", outcome)
 				}
+				if held := 1 + int(c.reward); c.class == "" && (outcome.Tests.Held != held || outcome.Tests.Graded != 2 || len(outcome.Tests.Unmet) != 2-held) {
+					t.Errorf("%+v", outcome.Tests)
+				}
 			}
 		})
 	}

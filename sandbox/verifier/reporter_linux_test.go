@@ -1,6 +1,7 @@
 package verifier_test
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,17 +14,9 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 )
 
-// TestGoReporterNames: the reporter of go test tells of tests whatever is in their names. The testing package writes what cannot be printed as \x00.
-func TestGoReporterNames(t *testing.T) {
-	names := []string{"TestA", `TestA/\d+`, `TestA/a"b`, `TestA/\x00\u202e\"`, "TestA/{id:[0-9]+}&ü"}
-	binary := filepath.Join(t.TempDir(), "a.test")
-	text := "#!/bin/sh\necho profile >\"${1#-test.memprofile=}\"\ncat <<'END'\n"
-	for _, name := range names {
-		text += "    --- PASS: " + name + " (0.00s)\n"
-	}
-	if err := os.WriteFile(binary, []byte(text+"PASS\nEND\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+// reported is what a command reports over the verifier's channel.
+func reported(t *testing.T, command *exec.Cmd) grade.Report {
+	t.Helper()
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -34,31 +27,130 @@ func TestGoReporterNames(t *testing.T) {
 	if _, err := own.WriteString(nonce + "\n"); err != nil {
 		t.Fatal(err)
 	}
-	command := exec.Command("sh", "reporters/gotest", binary)
 	for len(command.ExtraFiles) <= sandbox.ChannelFD-3 {
 		command.ExtraFiles = append(command.ExtraFiles, other)
 	}
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	out, err := command.CombinedOutput()
+	if command.ProcessState == nil {
+		t.Fatal(err)
 	}
 	if err := other.Close(); err != nil {
 		t.Fatal(err)
 	}
-	sent := make([]byte, 1<<16)
-	total := 0
-	for {
-		n, err := own.Read(sent[total:])
-		if total += n; err != nil {
-			break
-		}
+	sent, _ := io.ReadAll(own) // the end of the other is an error, or none
+	report, err := grade.ReadReport(sent, []string{nonce})
+	if err != nil || !report.Complete {
+		t.Errorf("%+v, %v: %s: %s", report, err, sent, out)
 	}
-	report, err := grade.ReadReport(sent[:total], []string{nonce})
-	if err != nil || !report.Complete || len(report.Results) != len(names) {
-		t.Errorf("%+v, %v: %s", report, err, sent[:total])
+	return report
+}
+
+// goTest stands for a test binary that prints a text.
+func goTest(t *testing.T, prints string) *exec.Cmd {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "a.test")
+	text := "#!/bin/sh\necho profile >\"${1#-test.memprofile=}\"\ncat <<'END'\n" + prints + "END\n"
+	if err := os.WriteFile(binary, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return exec.Command("sh", "reporters/gotest", binary)
+}
+
+// TestGoReporterNames: the reporter of go test tells of tests whatever is in their names. The testing package writes what cannot be printed as \x00.
+func TestGoReporterNames(t *testing.T) {
+	names := []string{"TestA", `TestA/\d+`, `TestA/a"b`, `TestA/\x00\u202e\"`, "TestA/{id:[0-9]+}&ü"}
+	text := ""
+	for _, name := range names {
+		text += "    --- PASS: " + name + " (0.00s)\n"
+	}
+	report := reported(t, goTest(t, text+"PASS\n"))
+	if len(report.Results) != len(names) {
+		t.Errorf("%+v", report)
 	}
 	for _, name := range names {
 		if report.Results[name] != grade.Passed {
 			t.Errorf("%s: %q", name, report.Results[name])
 		}
+	}
+}
+
+// TestGoReporterMessages: go test prints what a test logs behind its end, or with -v before it. Only of failed tests is it kept, and code under test may write anything.
+func TestGoReporterMessages(t *testing.T) {
+	for name, prints := range map[string]string{
+		"by itself": "--- FAIL: TestA (0.00s)\n    --- FAIL: TestA/one (0.00s)\n        a_test.go:7: got \"1\\2\"\n            want\t3 \x1b[31m\n    a_test.go:9: late\n--- FAIL: TestB (0.01s)\nFAIL\n",
+		"with -v": "\x16=== RUN   TestA\n=== RUN   TestA/one\n    a_test.go:7: got \"1\\2\"\n            want\t3 \x1b[31m\n--- FAIL: TestA (0.00s)\n    --- FAIL: TestA/one (0.00s)\n" +
+			"=== RUN   TestC\n    a_test.go:20: fine\n--- PASS: TestC (0.00s)\n=== RUN   TestB\nof the code\n--- FAIL: TestB (0.01s)\nFAIL\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := reported(t, goTest(t, prints))
+			said := report.Said["TestA/one"]
+			if !strings.HasPrefix(said, "a_test.go:7: got \"1\\2\"\n            want 3  [31m") || report.Results["TestA/one"] != grade.Failed {
+				t.Errorf("%q", said)
+			}
+			if report.Results["TestB"] != grade.Failed || report.Said["TestB"]+report.Said["TestC"] != "" {
+				t.Errorf("%+v", report)
+			}
+		})
+	}
+	long := "--- FAIL: TestA (0.00s)\n    a_test.go:7: " + strings.Repeat("x", 5000) + "\n--- FAIL: TestB (0.00s)\n    a_test.go:8: " + strings.Repeat(`\`, 300) + "\n"
+	if report := reported(t, goTest(t, long)); !strings.HasPrefix(report.Said["TestA"], "a_test.go:7: xxx") || len(report.Said["TestA"]) > 400 || report.Said["TestB"] != "" {
+		t.Errorf("%+v", report)
+	}
+}
+
+// TestPythonReporterMessages: pytest and unittest tell what a test failed with, in their own words.
+func TestPythonReporterMessages(t *testing.T) {
+	const tests = `import unittest, pytest
+class Odd(Exception):
+    def __str__(self): raise ValueError
+class TestU(unittest.TestCase):
+    def test_equal(self): self.assertEqual(1, 2)
+    def test_odd(self): raise Odd
+    def test_parts(self):
+        with self.subTest(n=3): self.fail("a part\n\x1b of " + "x" * 5000)
+    @unittest.expectedFailure
+    def test_fine(self): self.fail("no matter")
+`
+	const more = `import pytest
+def test_assert(): assert [1] == [2], "they differ"
+def test_broken(nothing): pass
+@pytest.fixture
+def bad(): raise KeyError("k")
+def test_setup(bad): pass
+`
+	for program, want := range map[string]map[string]string{
+		"pytest": {"test_a.py::TestU::test_equal": "AssertionError: 1 != 2", "test_a.py::TestU::test_odd": "", "test_b.py::test_assert": "AssertionError: they differ\nassert [1] == [2]",
+			"test_b.py::test_broken": "fixture 'nothing' not found", "test_b.py::test_setup": "KeyError: 'k'"},
+		"unittest": {"test_equal (test_a.TestU.test_equal)": "AssertionError: 1 != 2", "test_odd (test_a.TestU.test_odd)": "test_a.Odd: <exception str() failed>",
+			"test_parts (test_a.TestU.test_parts)": "AssertionError: a part\n\x1b of xxx"},
+	} {
+		t.Run(program, func(t *testing.T) {
+			if err := exec.Command("python3", "-m", program, "--help").Run(); err != nil {
+				t.Skipf("python3 has no %s", program)
+			}
+			reporters, err := filepath.Abs("reporters")
+			if err != nil {
+				t.Fatal(err)
+			}
+			command := exec.Command("python3", "-B", "-m", program)
+			command.Dir = t.TempDir()
+			command.Env = append(os.Environ(), "PYTHONPATH="+reporters)
+			for name, text := range map[string]string{"test_a.py": tests, "test_b.py": more} {
+				if err := os.WriteFile(filepath.Join(command.Dir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			report := reported(t, command)
+			for name, text := range want {
+				if status := report.Results[name]; !strings.HasPrefix(report.Said[name], text) || status != grade.Failed && status != grade.Errored {
+					t.Errorf("%s: %s %q", name, status, report.Said[name])
+				}
+			}
+			for name, said := range report.Said {
+				if len(said) > 400 || strings.Contains(name, "test_fine") {
+					t.Errorf("%s: %d bytes: %.100s", name, len(said), said)
+				}
+			}
+		})
 	}
 }

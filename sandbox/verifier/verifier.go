@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 )
@@ -98,9 +99,12 @@ type Outcome struct {
 	Isolation, Filesystem, User string
 	// Verifier is the separation that there was: Separate, InProcess or Unguarded.
 	Verifier string
+	// Tests are the graded ones, nil where the tests wrote a reward.
+	Tests *events.GradedTests
 
 	grading *grade.Grading // nil where the tests wrote a reward
 	report  grade.Report
+	unkept  []string // tests that only seem to be kept
 }
 
 // Classes of Error.
@@ -159,6 +163,9 @@ func Run(ctx context.Context, spec Spec) (Outcome, error) {
 	outcome, err := judge(ctx, spec)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return Outcome{}, fmt.Errorf("run verifier: %w", cause)
+	}
+	if err == nil && outcome.grading != nil {
+		outcome.Tests = outcome.grading.Tests(outcome.report, outcome.Reward, outcome.unkept)
 	}
 	return outcome, err
 }

@@ -82,19 +82,11 @@ func (d *Dashboard) exported(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	b, in, target, release, err := d.hold(r)
+	b, release, err := d.folded(r)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if !b.has(in, target) { // half of a run in a file would look like all of it
-		d.shelf.follow(b)
-		ctx, cancel := context.WithTimeout(r.Context(), answerTime)
-		defer cancel()
-		if b.await(ctx, target); !b.has(in, target) && !b.over() {
-			return &refusal{http.StatusServiceUnavailable, fmt.Sprintf("Event %d of %d is read. Ask again when the run's page has all.", b.position(), target)}
-		}
-	}
 	b.mu.Lock()
 	text, err := b.state.table(f)
 	b.mu.Unlock()
@@ -105,6 +97,22 @@ func (d *Dashboard) exported(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Disposition", `attachment; filename="`+b.run+`-rollouts.csv"`)
 	_, _ = w.Write(text) // nobody listens where it fails
 	return nil
+}
+
+// folded holds the book that a request is about, folded to its end: half of a run would look like all of it.
+func (d *Dashboard) folded(r *http.Request) (b *book[runState], release func(), err error) {
+	b, in, target, release, err := d.hold(r)
+	if err != nil || b.has(in, target) {
+		return b, release, err
+	}
+	d.shelf.follow(b)
+	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+	defer cancel()
+	if b.await(ctx, target); !b.has(in, target) && !b.over() {
+		release()
+		return nil, nil, &refusal{http.StatusServiceUnavailable, fmt.Sprintf("Event %d of %d is read. Ask again when the run's page has all.", b.position(), target)}
+	}
+	return b, release, nil
 }
 
 // columns of the file. A cell without a value is empty.

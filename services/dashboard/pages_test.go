@@ -50,7 +50,7 @@ func open(t testing.TB, log *eventlog.Log) *Dashboard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.patience = 2 * time.Minute // for tests that look at a page once, on a busy machine too
+	d.patience, d.searchTime = 2*time.Minute, 2*time.Minute // for tests that look at a page once, on a busy machine too
 	return d
 }
 
@@ -313,9 +313,10 @@ func TestHostileTexts(t *testing.T) {
 		d.state(events.RolloutFinishedType, "g000001-0", "0", finished)
 		log := servicetest.Blob(t, d.log.Store(), []byte("FAILED test_a "+says))
 		d.state(events.RolloutScoredType, "g000001-0", "0", events.RolloutScored{Reward: 1, Trajectory: finished.Trajectory, Components: map[string]float64{"c" + says: 1}, Flags: []string{"f" + says}, Log: &log,
+			Tests:   &events.GradedTests{Graded: 9, Held: 2, Unmet: []events.UnmetTest{{Name: "test_" + says, State: "failed", Regression: true, Message: "one\n" + says}}, BadEnd: true},
 			Forfeit: &events.Forfeit{Class: "k" + says, Message: "m" + says}})
 		d.state(events.RunPausedType, "live", "p", events.RunPaused{Reason: "r" + says})
-		for _, path := range []string{"/", "/runs/live", "/runs/live/groups/g000001", "/runs/live/rollouts/g000001-0", "/runs/live/rollouts/g000001-0/messages/1", "/runs/live/rollouts/g000001-0/messages/1/tokens"} {
+		for _, path := range []string{"/", "/runs/live", "/runs/live/groups/g000001", "/runs/live/rollouts/g000001-0", "/runs/live/rollouts/g000001-0/messages/1", "/runs/live/rollouts/g000001-0/messages/1/tokens", "/runs/live/search?words=said"} {
 			page := d.show(path)
 			shapes = append(shapes, path+": "+shapeOf(t, page))
 			text += page
@@ -325,6 +326,11 @@ func TestHostileTexts(t *testing.T) {
 	want, pages := shape("harmless")
 	if !strings.Contains(pages, "<pre>FAILED test_a harmless</pre>") {
 		t.Error("no page has what the verifier printed")
+	}
+	for _, part := range []string{"2 of the 9 tests that decide ended as they must. But the test program itself", `<th scope="row">test_harmless</th><td>failed, passed before</td>`, "<pre>one\nharmless</pre>", "6 more did not."} {
+		if !strings.Contains(pages, part) {
+			t.Errorf("no page has %s", part)
+		}
 	}
 	for _, evil := range evils {
 		t.Run(evil, func(t *testing.T) {

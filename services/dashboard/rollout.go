@@ -35,6 +35,7 @@ type rolloutPage struct {
 	E                      *episode.Episode
 	Outcome                string
 	Components             []component
+	Tests                  []events.StageTests
 	Turns, Tokens, Sampled int
 	Timeline               *timeline
 	Items                  []item
@@ -180,7 +181,7 @@ func (d *Dashboard) rollout(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := &rolloutPage{Title: "Rollout " + e.Rollout.ID, Here: "runs", Run: r.PathValue("run"), Task: e.Trajectory.Task, At: at, E: e, Outcome: outcomeOf(e), Timeline: timelineOf(e),
-		Changes: stretch{nil, episode.Left(&e.Rollout)}.differs(), Printed: d.printed(r.Context(), &e.Rollout)}
+		Tests: e.Rollout.GradedTests(), Changes: stretch{nil, episode.Left(&e.Rollout)}.differs(), Printed: d.printed(r.Context(), &e.Rollout)}
 	p.Printed.Verifier, p.Printed.Agent = clean(p.Printed.Verifier), clean(p.Printed.Agent)
 	if s := e.Rollout.Scored; s != nil {
 		for name, value := range s.Components {
@@ -204,7 +205,7 @@ func (d *Dashboard) rollout(w http.ResponseWriter, r *http.Request) error {
 			p.Sampled += masked
 		}
 	}
-	items := itemsOf(e)
+	items := itemsOf(e.Trajectory)
 	if p.Pager, err = paged(r, "page", len(items), turnsPage); err != nil {
 		return err
 	}
@@ -230,8 +231,8 @@ func outcomeOf(e *episode.Episode) string {
 // reach is a turn with its answers, or one other message, by the places of messages.
 type reach struct{ from, to int }
 
-func itemsOf(e *episode.Episode) (list []reach) {
-	messages := e.Trajectory.Messages
+func itemsOf(t *storage.Trajectory) (list []reach) {
+	messages := t.Messages
 	for i := 0; i < len(messages); {
 		end := i + 1
 		if messages[i].Role == "assistant" {

@@ -80,6 +80,10 @@ type rolloutRow struct {
 
 // run shows a run.
 func (d *Dashboard) run(w http.ResponseWriter, r *http.Request) error {
+	if strings.TrimSpace(r.URL.Query().Get("words")) != "" { // the page's filter has a field for them
+		http.Redirect(w, r, strings.Replace(address(r, "page", "", "groups", ""), "?", "/search?", 1), http.StatusSeeOther)
+		return nil
+	}
 	b, release, err := d.open(r)
 	if err != nil {
 		return err
@@ -205,7 +209,7 @@ func (p *runPage) rollouts(r *http.Request, s *runState) (err error) {
 		p.Outcomes = append(p.Outcomes, choice{name, address(r, "outcome", string(o), "page", ""), o == p.Filter.Outcome})
 	}
 	p.All = address(r, "task", "", "least", "", "most", "", "calls", "", "outcome", "", "page", "")
-	_, chosen, _ := strings.Cut(address(r, "page", "", "groups", ""), "?")
+	_, chosen, _ := strings.Cut(address(r, "page", "", "groups", "", "words", "", "behind", ""), "?")
 	p.Export = strings.TrimSuffix(r.URL.Path+"/rollouts.csv?"+chosen, "?")
 	return nil
 }
@@ -213,7 +217,7 @@ func (p *runPage) rollouts(r *http.Request, s *runState) (err error) {
 // address is that of the request with some parameters changed: names and values in turn, an empty value takes one away.
 func address(r *http.Request, changes ...any) string {
 	q := url.Values{}
-	for _, name := range []string{"at", "outcome", "task", "least", "most", "calls", "page", "groups", "against"} {
+	for _, name := range []string{"at", "outcome", "task", "least", "most", "calls", "words", "behind", "page", "groups", "against"} {
 		if v := r.URL.Query().Get(name); v != "" {
 			q.Set(name, v)
 		}

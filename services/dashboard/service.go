@@ -51,8 +51,10 @@ type Dashboard struct {
 	mux       *http.ServeMux
 	pages     *template.Template
 	patience  time.Duration
-	tokenText func(id int32) string
-	etag      string // of the assets
+	// searchTime bounds how long a search may take.
+	searchTime time.Duration
+	tokenText  func(id int32) string
+	etag       string // of the assets
 }
 
 //go:embed assets templates
@@ -72,7 +74,8 @@ func New(ctx context.Context, env pipeline.Env, access Access, tokenText func(id
 		ctx: ctx, log: env.Log, logger: env.Logger, keys: newKeys(access), shelf: newShelf(ctx, env.Log, newRunState, (*runState).apply),
 		catalogue: newShelf(ctx, env.Log, newCatalogue, (*catalogue).apply), fleet: hear(ctx, env),
 		evals: newShelf(ctx, env.Log, evaluation.NewRecorded, (*evaluation.Recorded).Take), figures: figures,
-		streams: make(chan struct{}, maxStreams), reads: make(chan struct{}, maxReads), mux: http.NewServeMux(), pages: pages, patience: patience, tokenText: tokenText, etag: `"` + rand.Text() + `"`,
+		streams: make(chan struct{}, maxStreams), reads: make(chan struct{}, maxReads), mux: http.NewServeMux(), pages: pages,
+		patience: patience, searchTime: searchTime, tokenText: tokenText, etag: `"` + rand.Text() + `"`,
 	}
 	assets, err := fs.Sub(files, "assets")
 	if err != nil {
@@ -99,6 +102,7 @@ func (d *Dashboard) routes() map[string]func(http.ResponseWriter, *http.Request)
 		"GET /runs/{run}":                    d.run,
 		"GET /runs/{run}/curves":             d.curves,
 		"GET /runs/{run}/rollouts.csv":       d.exported,
+		"GET /runs/{run}/search":             d.search,
 		"GET /runs/{run}/evaluation":         d.evaluation,
 		"GET /runs/{run}/live":               d.live,
 		"GET /runs/{run}/groups/{group}":     d.group,

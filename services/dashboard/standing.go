@@ -256,6 +256,26 @@ func (s *standing) chosen(outcome books.Outcome, match func(books.Rollout) bool,
 	return rollouts, nil
 }
 
+// older lists the rollouts that are chosen and older than one, the newest first, and counts them all; "" is older than none. known is false where there is
+// no such rollout.
+func (s *standing) older(than string, outcome books.Outcome, match func(books.Rollout) bool, most int) (rollouts []books.Rollout, all int, known bool) {
+	known = than == ""
+	for at := len(s.seen) - 1; at >= 0; at-- {
+		r := s.books.RolloutAt(at)
+		if !known {
+			known = r.ID == than
+			continue
+		}
+		if !s.ended(at, outcome) || match != nil && !match(r) {
+			continue
+		}
+		if all++; len(rollouts) < most {
+			rollouts = append(rollouts, r)
+		}
+	}
+	return rollouts, all, known
+}
+
 // ended reports whether the rollout at a place has an outcome on the first side; "" is any.
 func (s *standing) ended(at int, outcome books.Outcome) bool {
 	return outcome == "" || len(s.feeds) > 0 && s.feeds[0].entries[at].Outcome == outcome

@@ -119,7 +119,7 @@ func size(n int64) string {
 
 // functions are what the templates can call.
 var functions = template.FuncMap{
-	"line": line, "number": number, "clock": clock, "span": span,
+	"line": line, "clean": clean, "number": number, "clock": clock, "span": span,
 	"bytes":  size,
 	"behind": func(newest, version int64) int64 { return newest - version },
 	"words":  func(text any) string { return strings.ReplaceAll(fmt.Sprint(text), "_", " ") },

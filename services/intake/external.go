@@ -197,6 +197,9 @@ func (s *Service) admitScored(ctx context.Context, r *events.Rollout, p *events.
 			return err
 		}
 	}
+	if t := p.Tests; t != nil && t.Held+len(t.Unmet) > t.Graded {
+		return refuse("tests: %d held and %d unmet, but %d are graded", t.Held, len(t.Unmet), t.Graded)
+	}
 	if r.Finished.Verify {
 		return refuse("reward: the verifier of task %q scores rollout %s, as its %s says", r.Started.Task, r.ID, events.RolloutFinishedType)
 	}

@@ -209,7 +209,10 @@ func TestExternalRefusals(t *testing.T) {
 		"a huge component":       {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Components = map[string]float64{"style": -1e300} }), []string{"components", "style"}},
 		"another trajectory":     {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Trajectory = rubbish }), []string{"trajectory", done.Trajectory.Key}},
 		"a log that is not":      {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Log = &missing }), []string{"log", "no object"}},
-		"a forfeit that pays":    {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Forfeit = &events.Forfeit{Class: events.ForfeitTimeout} }), []string{"forfeit timeout", "0 or less, not 0.5"}},
+		"tests that are too many": {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) {
+			s.Tests = &events.GradedTests{Graded: 2, Held: 2, Unmet: []events.UnmetTest{{Name: "a", State: "failed"}}}
+		}), []string{"2 held and 1 unmet, but 2 are graded"}},
+		"a forfeit that pays": {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Forfeit = &events.Forfeit{Class: events.ForfeitTimeout} }), []string{"forfeit timeout", "0 or less, not 0.5"}},
 		"a forfeit that talks": {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) {
 			s.Reward, s.Forfeit = 0, &events.Forfeit{Class: events.ForfeitTimeout, Message: strings.Repeat("x", 5000)}
 		}), []string{"forfeit.message", "at most 4000"}},

@@ -249,7 +249,7 @@ func stated(task runfile.TaskSpec, r *events.Rollout, outcome verifier.Outcome, 
 	return events.RolloutScored{
 		ExitCode: outcome.ExitCode, TaskDigest: task.Digest, DurationMS: float64(outcome.Duration) / float64(time.Millisecond),
 		Flags: flags, Isolation: outcome.Isolation, Filesystem: outcome.Filesystem, User: outcome.User, Build: build(), Verifier: outcome.Verifier,
-		Trajectory: r.Finished.Trajectory, TextOnly: r.Finished.TextOnly,
+		Tests: outcome.Tests, Trajectory: r.Finished.Trajectory, TextOnly: r.Finished.TextOnly,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
+	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/tasks"
@@ -131,6 +133,33 @@ func TestScores(t *testing.T) {
 	facts, err := (&Service{log: log}).Handle(t.Context(), pipeline.Message{Event: finished})
 	if err != nil || len(facts) != 0 {
 		t.Errorf("scored again: %v, %v", facts, err)
+	}
+}
+
+// TestGradedTestsAreStated: a verdict names the graded tests that did not hold, and so does that of a stage. Tests that write their reward name none.
+func TestGradedTestsAreStated(t *testing.T) {
+	sandboxtest.Require(t)
+	log := natstest.Log(t)
+	start(t, log)
+	script := "echo '<testsuite><testcase name=\"a\"><failure message=\"1 is not 2\"/></testcase><testcase name=\"b\"/></testsuite>' >/logs/verifier/junit.xml\n" +
+		"echo '" + grade.StartMark + "'\necho '" + grade.EndMark + "'\necho '" + grade.ExitMark + "'1\n"
+	graded := servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{
+		"test.sh": script, grade.File: `{"parser": "junit", "fail_to_pass": ["a"], "pass_to_pass": ["b", "c"]}`,
+	}))
+	open(t, log, "graded", "", func(task *runfile.TaskSpec, _ *events.RolloutFinished) { task.Tests = graded })
+	open(t, log, "written", reward, nil)
+	openWith(t, log, "staged", "", func(*runfile.RunConfig) {}, func(task *runfile.TaskSpec, _ *events.RolloutFinished) {
+		task.Steps = []runfile.StepSpec{{Name: "first", Tests: graded}}
+	}, servicetest.Event(t, "staged", events.StepFinishedType, rollout, "0", events.StepFinished{}))
+	want := &events.GradedTests{Graded: 3, Held: 1, Unmet: []events.UnmetTest{{Name: "a", State: "failed", Message: "1 is not 2"}, {Name: "c", State: "missing", Regression: true}}}
+	if s := servicetest.WaitData[events.RolloutScored](t, log, "graded", events.RolloutScoredType, rollout); !reflect.DeepEqual(s.Tests, want) {
+		t.Errorf("%+v", s.Tests)
+	}
+	if s := servicetest.WaitData[events.StepScored](t, log, "staged", events.StepScoredType, rollout); !reflect.DeepEqual(s.Tests, want) {
+		t.Errorf("of a stage: %+v", s.Tests)
+	}
+	if s := servicetest.WaitData[events.RolloutScored](t, log, "written", events.RolloutScoredType, rollout); s.Tests != nil {
+		t.Errorf("without a grading: %+v", s.Tests)
 	}
 }
 

@@ -60,6 +60,7 @@ func (s *Service) stageVerdict(ctx context.Context, cfg runfile.RunConfig, task 
 	return events.StepScored{
 		Step: ended.Step, Components: outcome.Components, ExitCode: outcome.ExitCode, DurationMS: float64(outcome.Duration) / float64(time.Millisecond),
 		Flags: flags, Forfeit: forfeit, Isolation: outcome.Isolation, Filesystem: outcome.Filesystem, User: outcome.User, Build: build(), Verifier: outcome.Verifier,
+		Tests: outcome.Tests,
 	}, outcome.Log, nil
 }
 

@@ -85,7 +85,8 @@ func TestPageLeftOpen(t *testing.T) {
 	before := times(nightly.Count(40, 100))
 	after := times(nightly.Count(80, hour)) // one listener of each copy that stays is seen after 50
 	t.Logf("%+v, then %+v", before, after)
-	if after.nodes > before.nodes+500 || after.listeners > before.listeners+50 || after.heap > before.heap+2<<20 || after.goroutines > before.goroutines+10 {
+	// A copy of the page, of some 1000 nodes, may be under way when they are counted.
+	if after.nodes > before.nodes+1500 || after.listeners > before.listeners+50 || after.heap > before.heap+2<<20 || after.goroutines > before.goroutines+10 {
 		t.Errorf("an hour later the page holds %+v, at first %+v", after, before)
 	}
 }

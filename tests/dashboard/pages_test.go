@@ -144,6 +144,7 @@ func TestOtherPages(t *testing.T) {
 	s.is(`location.search.includes("against=version-6") && document.querySelector("main").textContent.includes("better")`)
 	s.axe("an evaluation")
 	s.picture("dashboard-evaluation.png")
+	s.is(`!document.getElementById("theme").hidden`) // the page's program has begun
 	s.click(`#theme`)
 	s.is(`getComputedStyle(document.body).backgroundColor === "rgb(15, 21, 27)"`)
 	others := []string{"/fleet", "/plane", "/runs/version-12/evaluation?against=version-6", "/runs/edits/rollouts/g000001-0/turns/0/changes"}
@@ -180,6 +181,17 @@ func TestComparisonAndFilters(t *testing.T) {
 	s.do(chromedp.Evaluate[chromedp.Void](`(() => { const least = document.querySelector("input[name=least]"); least.value = 0.5; least.form.requestSubmit(); })()`))
 	s.is(`location.search.includes("least=0.5") && document.querySelector("#rollouts").textContent.includes("3 rollouts")`)
 	s.is(`new URL(document.querySelector("a[download]").href).search.includes("least=0.5")`)
+	s.do(chromedp.Evaluate[chromedp.Void](`(() => { const words = document.querySelector("input[name=words]"); words.value = "the WRONG way"; words.form.requestSubmit(); })()`))
+	// On a busy machine a search may end before it has all.
+	const found = `!!document.querySelector("#finds") && (document.querySelector("p[role=status]").textContent.includes("not looked at") ? (location.reload(), false) :
+		document.querySelectorAll("#finds tbody tr").length === 3 && document.querySelector("#finds mark").textContent === "the wrong way")`
+	s.is(`location.pathname === "/runs/live/search" && location.search.includes("least=0.5") && location.search.includes("words=the+WRONG+way")`)
+	s.is(found)
+	search := `/runs/live/search?least=0.5&words=the+WRONG+way`
+	s.axe("a search")
+	s.click(`#finds a`)
+	s.is(`location.pathname.startsWith("/runs/live/rollouts/") && location.hash === "#m1" && !!document.querySelector("#m1")`)
+	s.do(chromedp.Navigate(s.base + "/runs/live?least=0.5"))
 	s.click(`a[href*="outcome=failed"]`)
 	s.is(`location.search.includes("least=0.5") && document.querySelector("#rollouts").textContent.includes("There are none")`)
 
@@ -192,7 +204,11 @@ func TestComparisonAndFilters(t *testing.T) {
 		s.is(points + ` === 2 && getComputedStyle(document.body).backgroundColor === "rgb(15, 21, 27)"`)
 		s.axe(path + " in the dark")
 	}
-	s.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile))
+	s.do(chromedp.Navigate(s.base + search))
+	s.is(found + ` && getComputedStyle(document.body).backgroundColor === "rgb(15, 21, 27)"`)
+	s.axe("a search in the dark")
+	s.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile), chromedp.Navigate(s.base+search))
+	s.is(found + ` && document.documentElement.scrollWidth <= 360`)
 	for _, path := range both {
 		s.do(chromedp.Navigate(s.base + path))
 		s.is(points + ` === 2 && document.documentElement.scrollWidth <= 360`)

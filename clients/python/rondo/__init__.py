@@ -25,7 +25,7 @@ from .errors import (
     RondoError,
     WeightsRejected,
 )
-from .evidence import RecordedRollout, RecordedVerdict
+from .evidence import GradedTests, RecordedRollout, RecordedVerdict, UnmetTest
 from .feed import AsyncFeed
 from .frames import RunTables, read
 from .gap import LogprobGap
@@ -54,6 +54,7 @@ __all__ = [
     "Failed",
     "Feed",
     "GatewayError",
+    "GradedTests",
     "Hint",
     "HintSpan",
     "IntakeError",
@@ -75,6 +76,7 @@ __all__ = [
     "TokenColumn",
     "Trajectory",
     "Turn",
+    "UnmetTest",
     "Verdict",
     "Version",
     "WeightsRejected",

@@ -12,21 +12,52 @@ from .harness import Verdict
 from .objects import Ref, Store, fetch
 from .workspace import diff, entries
 
-__all__ = ["RecordedRollout", "RecordedVerdict", "recorded"]
+__all__ = ["GradedTests", "RecordedRollout", "RecordedVerdict", "UnmetTest", "recorded"]
 
 #: Bytes of the verifier's output that are read, and the last ones of them that are given.
 MAX_OUTPUT, MAX_GIVEN = 16 << 20, 64 << 10
 
 
+@dataclass(frozen=True)
+class UnmetTest:
+    """A test that decides a reward and did not end as it must."""
+
+    #: The name, at most 200 bytes of it.
+    name: str
+    #: failed, error, skipped, xfail (it failed as it was expected to) or missing (the test program did not report it).
+    state: str
+    #: It passed before the rollout, and had to go on passing.
+    regression: bool
+    #: The beginning of what the test program says of the failure, at most 400 bytes; "" where it says nothing.
+    message: str
+
+
+@dataclass(frozen=True)
+class GradedTests:
+    """How the tests ended that decide a reward, where the task's grading names them."""
+
+    #: Counted from 1; 0 for all of a task without stages.
+    stage: int
+    #: How many tests decide, and how many of them ended as they must.
+    graded: int
+    held: int
+    #: The others: of very many the first ones.
+    unmet: Sequence[UnmetTest]
+    #: The test program did not come to its end, or failed without naming a test: that is no reward, whatever each test says.
+    bad_end: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class RecordedVerdict(Verdict):
-    """A verdict as the log has it. The output names the tests that failed, as the task's verifier prints them."""
+    """A verdict as the log has it."""
 
     #: Of the verifier, and how long it took.
     exit_code: int
     seconds: float
     #: What of the rollout looks like cheating, "name: detail" each.
     flags: Sequence[str]
+    #: The tests that decided, of each stage or of the whole; empty where the task has no grading, and the output alone tells.
+    tests: Sequence[GradedTests] = field(repr=False)
     #: The last 64 KiB of what the verifier printed; "" where nobody ran one. Where it cannot be read, `unread` says why.
     output: str = field(repr=False)
     unread: str = ""
@@ -72,11 +103,23 @@ def recorded(run: str, rollout: str, facts: Sequence[Fact], snapshot: Any, objec
         raise NotFound(f"rollout {rollout} of run {run} is in the archive alone, which this client does not read: {where}")
     failure = " ".join(filter(None, (failed["stage"], failed["class"], failed.get("message")))) if failed else ""
     outcome = "failed" if failed else "scored" if scored else "in_flight"
-    verdict = _verdict(scored, objects) if scored else None
+    verdict = _verdict(scored, _tests(facts), objects) if scored else None
     return RecordedRollout(run, rollout, started["group"], started["task"], outcome, verdict, failure, objects, snapshot, _change(facts))
 
 
-def _verdict(scored: dict[str, Any], objects: Store) -> RecordedVerdict:
+def _tests(facts: Sequence[Fact]) -> tuple[GradedTests, ...]:
+    """The graded tests of a rollout's verdicts, in their order."""
+    found = []
+    for fact in facts:
+        if fact.type in ("rollout.step_scored", "rollout.scored") and (told := fact.data.get("tests")):
+            stage = fact.data["step"] + 1 if fact.type == "rollout.step_scored" else 0
+            named = told.get("unmet") or ()
+            unmet = tuple(UnmetTest(t["name"], t["state"], t.get("regression", False), t.get("message", "")) for t in named)
+            found.append(GradedTests(stage, told["graded"], told["held"], unmet, told.get("bad_end", False)))
+    return tuple(found)
+
+
+def _verdict(scored: dict[str, Any], tests: Sequence[GradedTests], objects: Store) -> RecordedVerdict:
     output, unread = "", ""
     if scored.get("log"):
         try:
@@ -94,6 +137,7 @@ def _verdict(scored: dict[str, Any], objects: Store) -> RecordedVerdict:
         exit_code=scored["exit_code"],
         seconds=scored["duration_ms"] / 1000,
         flags=tuple(scored.get("flags") or ()),
+        tests=tests,
         output=output,
         unread=unread,
     )

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import rondo
-from rondo.evidence import recorded
+from rondo.evidence import GradedTests, UnmetTest, recorded
 from rondo.facts import Fact
 from rondo.objects import Store, open_store, put_blob
 from rondo.workspace import MAX_SHOWN, Entry, diff, entries
@@ -126,6 +126,20 @@ def test_a_verdict(store: Store) -> None:
     assert told.verdict.output.endswith("x\nFAILED test_b: 1 != 2") and len(told.verdict.output) == 64 << 10 and not told.verdict.unread
     with pytest.raises(rondo.NotFound, match="no workspace of rollout g1-0"):
         told.diff()
+
+
+def test_the_tests_of_a_verdict(store: Store) -> None:
+    """What is on the log of the tests, of each stage and of the whole; without a grading there are none."""
+    unmet = [{"name": "test_b", "state": "failed", "message": "1 != 2"}, {"name": "test_c", "state": "missing", "regression": True}]
+    stage = fact("step_scored", step=0, tests={"graded": 2, "held": 2, "bad_end": True})
+    scored = fact("scored", reward=0, exit_code=1, duration_ms=1, tests={"graded": 9, "held": 7, "unmet": unmet})
+    told = recorded("r", "g1-0", [STARTED, stage, scored], None, store)
+    assert told.verdict is not None and list(told.verdict.tests) == [
+        GradedTests(1, 2, 2, (), True),
+        GradedTests(0, 9, 7, (UnmetTest("test_b", "failed", False, "1 != 2"), UnmetTest("test_c", "missing", True, "")), False),
+    ]
+    told = recorded("r", "g1-0", [STARTED, fact("scored", reward=0, exit_code=1, duration_ms=1)], None, store)
+    assert told.verdict is not None and told.verdict.tests == ()
 
 
 def test_a_verdict_whose_output_is_lost_says_so(store: Store) -> None:

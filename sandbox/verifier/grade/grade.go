@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/wording"
 )
 
@@ -137,6 +138,34 @@ func (g *Grading) Unkept(report Report, untouched Results) (names []string) {
 		}
 	}
 	return names
+}
+
+// states are the words for how a test ended that did not hold.
+var states = map[Status]string{"": "missing", Failed: "failed", Errored: "error", Skipped: "skipped", XFailed: "xfail"}
+
+// Tests say how the graded tests ended that a report gave a reward of. Unkept are tests of PassToPass that do not hold though Grade takes them for kept.
+func (g *Grading) Tests(report Report, reward float64, unkept []string) *events.GradedTests {
+	var unmet []events.UnmetTest
+	add := func(name string, regression bool, fine ...Status) {
+		if status := g.status(report, name); !slices.Contains(fine, status) {
+			unmet = append(unmet, events.UnmetTest{Name: name, State: states[status], Regression: regression, Message: report.Said[name]})
+		}
+	}
+	for _, name := range g.FailToPass {
+		add(name, false, Passed)
+	}
+	dropped := make(map[string]bool, len(unkept))
+	for _, name := range unkept {
+		dropped[name] = true
+	}
+	for _, name := range g.PassToPass {
+		if dropped[name] {
+			add(name, true, Passed)
+		} else {
+			add(name, true, Passed, XFailed, Skipped)
+		}
+	}
+	return events.NewGradedTests(len(g.FailToPass)+len(g.PassToPass), unmet, len(unmet) == 0 && reward == 0 || !report.Complete)
 }
 
 // PassedOf are the tests of names that a report has as passed.

@@ -1,12 +1,17 @@
 package grade
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/rondo-rl/rondo/events"
 )
 
 const (
@@ -201,5 +206,45 @@ func TestUnkept(t *testing.T) {
 	report := Report{Results: Results{"a": Skipped, "b": XFailed, "c": Skipped, "d": Passed, "e": XFailed}}
 	if got := g.Unkept(report, Results{"a": Skipped, "b": Skipped, "c": Passed, "d": Passed}); !slices.Equal(got, []string{"c", "e"}) {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestTests: the tests that cost the reward are named with what they failed with, and no others; what is too much is counted.
+func TestTests(t *testing.T) {
+	g := Grading{FailToPass: []string{"fix", "new", "kept"}, PassToPass: []string{"old", "slow", "gone", "odd", "fine"}}
+	report := Report{Complete: true, Results: Results{"fix": Failed, "new": XFailed, "kept": Passed, "old": Errored, "slow": Skipped, "odd": Skipped, "fine": Passed, "other": Failed},
+		Said: map[string]string{"fix": "1 != 2", "other": "no matter"}}
+	want := &events.GradedTests{Graded: 8, Held: 3, Unmet: []events.UnmetTest{
+		{Name: "fix", State: "failed", Message: "1 != 2"}, {Name: "new", State: "xfail"}, {Name: "old", State: "error", Regression: true},
+		{Name: "gone", State: "missing", Regression: true}, {Name: "odd", State: "skipped", Regression: true},
+	}}
+	if got := g.Tests(report, 0, []string{"odd"}); !reflect.DeepEqual(got, want) || got.More() != 0 {
+		t.Errorf("%+v", got)
+	}
+	g = Grading{FailToPass: []string{"fix"}}
+	for reward, results := range []Results{{"fix": Passed, "other": Failed}, {"fix": Passed}} {
+		if got := g.Tests(Report{Complete: true, Results: results}, float64(reward), nil); got.Held != 1 || got.BadEnd != (reward == 0) {
+			t.Errorf("reward %d: %+v", reward, got)
+		}
+	}
+	if got := g.Tests(Report{Results: Results{}}, 0, nil); !got.BadEnd || got.Unmet[0].State != "missing" {
+		t.Errorf("cut short: %+v", got)
+	}
+	g = Grading{}
+	for i := range 1000 {
+		g.FailToPass = append(g.FailToPass, fmt.Sprint(i))
+	}
+	if got := g.Tests(report, 0, nil); len(got.Unmet) != 200 || got.More() != 800 {
+		t.Errorf("%d tests are named, and %d more", len(got.Unmet), got.More())
+	}
+	g, report.Said = Grading{}, map[string]string{}
+	for i := range 1000 {
+		name := fmt.Sprint(i, strings.Repeat("ü", 300))
+		g.FailToPass, report.Said[name] = append(g.FailToPass, name), strings.Repeat("x\xff", 400)
+	}
+	got := g.Tests(report, 0, nil)
+	data, err := json.Marshal(got)
+	if err != nil || len(data) > 40<<10 || len(got.Unmet) < 20 || got.More() != 1000-len(got.Unmet) || !utf8.ValidString(got.Unmet[0].Name+got.Unmet[0].Message) {
+		t.Errorf("%d bytes, %d tests and %d more, %v", len(data), len(got.Unmet), got.More(), err)
 	}
 }

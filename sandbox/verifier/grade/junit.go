@@ -40,6 +40,7 @@ type junit struct {
 	decoder *xml.Decoder
 	report  Report
 	nested  int
+	text    []byte // the beginning of what stands in the element that said reads
 }
 
 func (j *junit) document() error {
@@ -118,11 +119,17 @@ func (j *junit) testcase(start xml.StartElement) error {
 			status = said
 		}
 	}
+	var message string
 	err := j.children(func(child xml.StartElement) error {
-		if s := endings[child.Name.Local]; badness[s] > badness[status] {
-			status = s
+		ending := endings[child.Name.Local]
+		if badness[ending] > badness[status] {
+			status = ending
 		}
-		return j.skip()
+		said, err := j.said(child)
+		if badness[ending] >= badness[Failed] {
+			message = cmp.Or(message, said)
+		}
+		return err
 	})
 	if status == Passed {
 		err = cmp.Or(err, unknown)
@@ -138,10 +145,20 @@ func (j *junit) testcase(start xml.StartElement) error {
 		return nil
 	}
 	j.report.Results.add(name, status)
+	j.report.say(message, name)
 	if class != "" {
 		j.report.Results.add(class+"."+name, status)
+		j.report.say(message, class+"."+name)
 	}
 	return nil
+}
+
+// said reads an element to its end, and answers its message, or else the beginning of its text.
+func (j *junit) said(start xml.StartElement) (string, error) {
+	message, _ := attribute(start, "message")
+	j.text = j.text[:0]
+	err := j.skip()
+	return cmp.Or(strings.TrimSpace(message), strings.TrimSpace(string(j.text))), err
 }
 
 // children visits the elements in the one whose start was read last, up to its end. A visit reads its element to the end.
@@ -156,6 +173,8 @@ func (j *junit) children(visit func(xml.StartElement) error) error {
 			return errors.New("a document type is refused")
 		case xml.EndElement:
 			return nil
+		case xml.CharData:
+			j.text = append(j.text, t[:min(len(t), max(0, maxSaid-len(j.text)))]...)
 		case xml.StartElement:
 			if err := visit(t); err != nil {
 				return err

@@ -52,6 +52,8 @@ func (c counts) equal(told counts) bool {
 var (
 	cargoStart = regexp.MustCompile(`^running \d+ tests?$`)
 	cargoTest  = regexp.MustCompile(`^test (.+?)(?: - should panic)? \.\.\. (ok|FAILED|ignored|bench:)(?:[ ,].*)?$`)
+	cargoSaid  = regexp.MustCompile(`^---- (.+) stdout ----$`)
+	cargoPanic = regexp.MustCompile(`^thread '.*' .*panicked at `)
 	cargoEnd   = regexp.MustCompile(`^test result: (?:ok|FAILED)\. (\d{1,6}) passed; (\d{1,6}) failed; (\d{1,6}) ignored; (\d{1,6}) measured; `)
 )
 
@@ -61,6 +63,7 @@ var cargoStatus = map[string]Status{"ok": Passed, "bench:": Passed, "FAILED": Fa
 func readCargo(output string) (Report, error) {
 	report := Report{Results: Results{}, Complete: true}
 	open, listing, seen := false, false, counts{}
+	var about speech
 	for line := range strings.Lines(output) {
 		line = strings.TrimRight(line, "\r\n")
 		if cargoStart.MatchString(line) {
@@ -68,8 +71,16 @@ func readCargo(output string) (Report, error) {
 			open, listing, seen = true, false, counts{}
 		} else if line == "failures:" {
 			listing = true // what failed tests printed comes next
+			about.end(&report)
+		} else if m := cargoSaid.FindStringSubmatch(line); listing && m != nil {
+			about.begin(&report, m[1])
 		} else if listing && !cargoEnd.MatchString(line) {
-			continue
+			if cargoPanic.MatchString(line) {
+				about.text.Reset() // what the test printed before it failed
+			} else if line == "stack backtrace:" {
+				about.end(&report)
+			}
+			about.add(line)
 		} else if m := cargoTest.FindStringSubmatch(line); m != nil {
 			if !open {
 				return Report{}, fmt.Errorf("%w: %.100q stands outside of a run", ErrImitated, line)
@@ -83,10 +94,35 @@ func readCargo(output string) (Report, error) {
 			report.Complete = report.Complete && seen.equal(told)
 			report.Ran = report.Ran || told[Passed]+told[Failed]+told[Skipped] > 0
 			open, listing = false, false
+			about.end(&report)
 		}
 	}
 	report.Complete = report.Complete && !open
 	return report, nil
+}
+
+// speech gathers what a program says of a test, line by line.
+type speech struct {
+	names []string
+	text  strings.Builder
+}
+
+// begin ends what was said before, and begins what is said of a test that has these names.
+func (s *speech) begin(r *Report, names ...string) {
+	s.end(r)
+	s.names = names
+}
+
+func (s *speech) add(line string) {
+	if s.names != nil && s.text.Len() < maxSaid {
+		s.text.WriteString(line + "\n")
+	}
+}
+
+func (s *speech) end(r *Report) {
+	r.say(s.text.String(), s.names...)
+	s.names = nil
+	s.text.Reset()
 }
 
 // number is the value of a few digits.
@@ -99,6 +135,7 @@ var (
 	jestFile  = regexp.MustCompile(`^ ?(?:PASS|FAIL)  ?\S`)
 	jestTest  = regexp.MustCompile(`^( +)([✓✔√✕✖×○✎]) (.+?)(?: \(\d+(?:\.\d+)? m?s\))?$`)
 	jestSuite = regexp.MustCompile(`^( +)(\S.*)$`)
+	jestSaid  = regexp.MustCompile(`^  ● (.+)$`)
 	jestEnd   = regexp.MustCompile(`^Tests: +(.+), \d+ total$`)
 	jestCount = regexp.MustCompile(`^(\d{1,6}) (passed|failed|skipped|todo)$`)
 )
@@ -114,8 +151,17 @@ func readJest(output string) (Report, error) {
 	report := Report{Results: Results{}}
 	seen, ended, open := counts{}, 0, false
 	var around suites
+	var about speech
 	for line := range strings.Lines(output) {
 		line = strings.TrimRight(line, "\r\n")
+		if m := jestSaid.FindStringSubmatch(line); m != nil {
+			titles := strings.Split(m[1], " › ")
+			about.begin(&report, strings.Join(titles, " > "), titles[len(titles)-1])
+		} else if line == "" || strings.HasPrefix(line, "    ") {
+			about.add(strings.TrimPrefix(line, "    "))
+		} else {
+			about.end(&report)
+		}
 		if jestFile.MatchString(line) || line == "" {
 			open, around = line != "", nil // a file's tests stand below its name, without an empty line
 		} else if m := jestEnd.FindStringSubmatch(line); m != nil {

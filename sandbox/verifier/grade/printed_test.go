@@ -49,6 +49,36 @@ func TestRealReports(t *testing.T) {
 	}
 }
 
+// TestMessages: the reports of real programs say of a failed test what it failed with, by each of its names, and of no other test.
+func TestMessages(t *testing.T) {
+	for file, c := range map[string]struct {
+		parser string
+		want   map[string]string
+	}{
+		"cargo.txt": {"cargo", map[string]string{"tests::wrong": "thread 'tests::wrong' (27676) panicked at src/lib.rs:11:55:\nassertion `left == right` failed\n  left: 3\n right: 4"}},
+		"jest.txt":  {"jest", map[string]string{"purse > fails": "expect(received).toBe(expected) // Object.is equality\n\nExpected: 4\nReceived: 3", "fails": "expect(received)"}},
+		"sympy.txt": {"sympy", map[string]string{"test_raises": "KeyError: 'k'", "test_fails": "AssertionError", "/testbed/sympy/core/tests/test_zy.py": "ModuleNotFoundError: No module named 'nothing_of_this_name'"}},
+		"pytest.xml": {JUnit, map[string]string{"test_purse.test_many[2]": "AssertionError: <fail & out>\nassert 2 == 1", "test_many[2]": "AssertionError: <fail",
+			"test_purse.test_broken": "failed on setup with", "test_broken": "failed on setup with"}},
+	} {
+		t.Run(file, func(t *testing.T) {
+			got, err := read(c.parser, strings.ReplaceAll(recorded(t, file), "\n", "\r\n"))
+			if err != nil || len(got.Said) != len(c.want) {
+				t.Errorf("%q, %v", got.Said, err)
+			}
+			for name, want := range c.want {
+				if said := got.Said[name]; !strings.HasPrefix(said, want) || len(said) > maxSaid {
+					t.Errorf("%s: %q", name, said)
+				}
+			}
+		})
+	}
+	got, err := read(JUnit, `<testsuite><testcase name="a"><failure>`+strings.Repeat("ü", maxSaid)+`</failure></testcase><testcase name="b"><skipped message="late"/></testcase></testsuite>`)
+	if said := got.Said["a"]; err != nil || len(got.Said) != 1 || !strings.HasPrefix(said, "üü") || len(said) > maxSaid {
+		t.Errorf("%q, %v", got.Said, err)
+	}
+}
+
 const (
 	cargoOne = "running 1 test\ntest a ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n"
 	jestOne  = "PASS ./a.test.js\n  s\n    ✓ a (1 ms)\n\nTest Suites: 1 passed, 1 total\nTests:       1 passed, 1 total\n"
@@ -131,6 +161,11 @@ func FuzzReports(f *testing.F) {
 		for name, status := range report.Results {
 			if name == "" || len(name) > maxName || badness[status] == 0 {
 				t.Errorf("%q is %q", name, status)
+			}
+		}
+		for name, said := range report.Said {
+			if len(said) > maxSaid {
+				t.Errorf("%q: %d bytes are said of it", name, len(said))
 			}
 		}
 		g := Grading{Parser: parser, FailToPass: []string{"a"}}

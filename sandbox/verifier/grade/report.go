@@ -27,6 +27,7 @@ const (
 	MaxReport = 32 << 20 // bytes
 	maxTests  = 200_000
 	maxName   = 2000 // bytes
+	maxSaid   = 500  // bytes of a message
 )
 
 var (
@@ -61,17 +62,36 @@ func (r Results) failures() bool {
 // Report is what the processes of a test program reported.
 type Report struct {
 	Results Results
+	// Said is the beginning of what the program says of tests that failed. It is for people: code under test can have written it.
+	Said map[string]string
 	// Complete: each process that reported came to its end. Ran: at least one test ran.
 	Complete, Ran bool
 }
 
+// say notes what a program says of a test, by each of its names. What it says first counts.
+func (r *Report) say(text string, names ...string) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return
+	}
+	if r.Said == nil {
+		r.Said = map[string]string{}
+	}
+	for _, name := range names {
+		if len(r.Said) < maxTests && r.Said[name] == "" {
+			r.Said[name] = text[:min(len(text), maxSaid)]
+		}
+	}
+}
+
 // record is one line of a report: a process begins, ran a test, ended a run of so many tests, or ends.
 type record struct {
-	Begin  string `json:"begin"`
-	Test   string `json:"test"`
-	Status Status `json:"status"`
-	Ran    int    `json:"ran"`
-	End    bool   `json:"end"`
+	Begin   string `json:"begin"`
+	Test    string `json:"test"`
+	Status  Status `json:"status"`
+	Message string `json:"message"` // of a test that failed
+	Ran     int    `json:"ran"`
+	End     bool   `json:"end"`
 }
 
 // process is the state of one process that reports.
@@ -113,9 +133,11 @@ func (r *Report) take(line []byte, processes map[string]*process) error {
 			return fmt.Errorf("%w: a record of the report is not from the test program", ErrImitated)
 		}
 		r.Results.add(one.Test, one.Status)
+		r.say(one.Message, one.Test)
 		// Lists of SWE-bench end a name at its first space.
 		if fields := strings.Fields(one.Test); len(fields) > 1 && strings.Contains(fields[0], "::") {
 			r.Results.add(fields[0], one.Status)
+			r.say(one.Message, fields[0])
 		}
 	case one.Ran > 0:
 		r.Ran = true

@@ -10,6 +10,7 @@ var (
 	sympyFile = regexp.MustCompile(`^(\S+)\[(\d+|\?)\](?: +Failed to import +\[FAIL\])?$`)
 	sympyTest = regexp.MustCompile(`^(test\w*) (.*)$`)
 	sympyMark = regexp.MustCompile(`(?:^|\s)(ok|[fXFETswK]) *(?:\[(?:OK|FAIL)\])?$`)
+	sympySaid = regexp.MustCompile(`^_+ (?:.+:)?(\S+) _+$`)
 	sympyEnd  = regexp.MustCompile(`(?s)tests finished: (.{1,400}?), *\s?in [\d.]+ seconds`)
 	sympyTold = regexp.MustCompile(`(\d{1,6}) (passed|failed|skipped|expected to fail but passed|exceptions)`)
 )
@@ -26,8 +27,17 @@ func readSymPy(output string) (Report, error) {
 		return Report{}, fmt.Errorf("%w: the tests are summed up %d times", ErrImitated, len(ends))
 	}
 	report, seen, name := Report{Results: Results{}}, counts{}, ""
+	var about speech
 	for line := range strings.Lines(output) {
 		line = strings.TrimRight(line, " \r\n")
+		if m := sympySaid.FindStringSubmatch(line); m != nil {
+			about.begin(&report, m[1])
+		} else if strings.HasPrefix(line, "____") || strings.Contains(line, " tests finished: ") {
+			about.end(&report)
+		} else if line != "" && line[0] != ' ' {
+			about.text.Reset() // the lines before are the way to it
+			about.add(line)
+		}
 		if m := sympyFile.FindStringSubmatch(line); m != nil {
 			name = ""
 			if m[2] == "?" { // it could not be imported

@@ -43,20 +43,23 @@ def _importing():
 
 
 class _Run:
-    """One run of a test program: the worst status of each test."""
+    """One run of a test program: the worst status of each test, and what the first ones that failed did so with."""
 
     order = ("PASSED", "XFAIL", "SKIPPED", "FAILED", "ERROR")
 
     def __init__(self, send):
-        self.send, self.statuses = send, {}
+        self.send, self.statuses, self.messages = send, {}, {}
 
-    def note(self, name, status):
+    def note(self, name, status, message=""):
         if self.order.index(status) >= self.order.index(self.statuses.get(name, "PASSED")):
             self.statuses[name] = status
+            if message and len(self.messages) < 200:
+                self.messages.setdefault(name, message[:400])
 
     def finish(self):
         for name, status in self.statuses.items():
-            self.send(test=name[:2000], status=status)
+            said = {"message": self.messages[name]} if name in self.messages else {}
+            self.send(test=name[:2000], status=status, **said)
         self.send(ran=len(self.statuses))
 
 
@@ -69,6 +72,7 @@ def _described(method):
 def _unittest(send):
     """Reports the runs of unittest: the outermost ones, and none that a module begins while it is imported."""
     import functools
+    import traceback
     import unittest
 
     result = unittest.TestResult
@@ -93,22 +97,29 @@ def _unittest(send):
         if run:
             run.finish()
 
+    def failure(err):
+        try:
+            return "".join(traceback.format_exception_only(err[0], err[1])).strip()
+        except Exception:
+            return ""
+
     def noting(status):
-        def note(self, test, *_):
+        def note(self, test, err=None):
             run = runs.get(id(self))
             if not run:
                 return
+            message = failure(err) if status in ("FAILED", "ERROR") else ""
             if not isinstance(test, unittest.TestCase):
-                run.note(str(test), status)  # it stands for a class or module that could not be set up
+                run.note(str(test), status, message)  # it stands for a class or module that could not be set up
                 return
             for name in [str(test)] + _described(getattr(test, test._testMethodName, None)):
-                run.note(name, status)
+                run.note(name, status, message)
 
         return note
 
     def subtest(self, test, _, err):
         if err is not None:
-            noting("FAILED")(self, test)
+            noting("FAILED")(self, test, err)
 
     before("startTestRun", begin)
     before("stopTestRun", end)
@@ -122,6 +133,15 @@ def _unittest(send):
         ("addError", "ERROR"),
     ):
         before(name, noting(status))
+
+
+def _failure(report):
+    """What a test of pytest failed with, without the way to it."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash:
+        return str(crash.message)
+    text = str(report.longrepr)
+    return "\n".join(line[1:].strip() for line in text.splitlines() if line.startswith("E  ")) or text[-400:]
 
 
 def _pytest(send):
@@ -149,14 +169,14 @@ def _pytest(send):
 
         def pytest_runtest_logreport(self, report):
             if report.failed:
-                self.run.note(report.nodeid, "FAILED" if report.when == "call" else "ERROR")
+                self.run.note(report.nodeid, "FAILED" if report.when == "call" else "ERROR", _failure(report))
             elif report.skipped or report.when == "call":
                 otherwise = "SKIPPED" if report.skipped else "PASSED"
                 self.run.note(report.nodeid, "XFAIL" if hasattr(report, "wasxfail") else otherwise)
 
         def pytest_collectreport(self, report):
             if report.failed:
-                self.run.note(report.nodeid, "ERROR")
+                self.run.note(report.nodeid, "ERROR", _failure(report))
 
         @pytest.hookimpl(trylast=True)
         def pytest_sessionfinish(self):

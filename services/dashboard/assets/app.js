@@ -6,7 +6,7 @@
 
   let asking = null;
   async function refresh() {
-    if (asking || document.hidden) return;
+    if (asking || document.hidden || !live) return; // a page without live parts stays as it is
     asking = new AbortController();
     try {
       const answer = await fetch(location.href, { signal: asking.signal });
