@@ -87,6 +87,8 @@ func TestConstraints(t *testing.T) {
 		"tools":                   {[]string{"chat", "messages"}, tools(""), ""},
 		"tools that are not held": {[]string{"chat", "messages"}, tools(`,"strict":false`), ""},
 		"strict tools":            {[]string{"chat", "messages"}, tools(`,"strict":true`), "tools"},
+		"strict in a text":        {[]string{"chat"}, tools(`,"strict":"true"`), "tools"},
+		"strict by a number":      {[]string{"chat"}, tools(`,"strict":1`), "tools"},
 		"strict tools alone":      {[]string{"responses"}, `"tools":[{"type":"function","name":"f","strict":true}]`, "tools"},
 		"a choice":                {[]string{"chat", "responses"}, `"tool_choice":"auto"`, ""},
 		"no choice":               {[]string{"chat", "responses"}, `"tool_choice":"none"`, ""},
