@@ -427,7 +427,8 @@ ln -s /proc/self/root root; ln -s /proc/self/exe exe; ln -s /dev/fd descriptors;
 func TestHostsProc(t *testing.T) {
 	sb := sandboxtest.New(t, sandbox.Spec{})
 	hidden := "acpi asound bus cmdline config.gz consoles crypto devices diskstats driver fs interrupts iomem ioports irq kallsyms kcore key-users keys kmsg locks " +
-		"modules mtrr partitions sched_debug schedstat scsi slabinfo softirqs swaps sysrq-trigger timer_list tty vmallocinfo zoneinfo"
+		"modules mtrr partitions sched_debug schedstat scsi slabinfo softirqs swaps sysrq-trigger timer_list tty vmallocinfo zoneinfo " +
+		"pressure pressure/cpu vmstat sys/fs/aio-nr sys/fs/dentry-state sys/fs/file-nr sys/fs/inode-nr sys/fs/inode-state sys/kernel/pty/nr"
 	if got := output(t, sb, "cd /proc; for f in "+hidden+"; do cat $f 2>/dev/null | head -c 20; ls $f/ 2>/dev/null; (echo x > $f) 2>/dev/null && echo wrote $f; done; true"); got != "" {
 		t.Errorf("it shows %q", got)
 	}

@@ -43,8 +43,13 @@ const (
 	maxIndex = 64 << 20
 	// maxNamed is how many tensors an error names.
 	maxNamed = 5
+)
 
-	indexExtension = ".safetensors.index.json"
+var (
+	// indexNames are those of indexes: model.safetensors.index.json, and model.safetensors.index.fp16.json of a variant.
+	indexNames = regexp.MustCompile(`\.safetensors\.index(\.[^.]+)?\.json$`)
+	// oddNames are those of tensors that nobody who loads a version would take for any, and nobody who checks it.
+	oddNames = regexp.MustCompile(`(?i)\.safetensors([-_.][0-9]+[-_.]of[-_.][0-9]+)?$`)
 )
 
 // inspection judges the files of a version while they are read for their digests. Nothing is read twice for it.
@@ -80,7 +85,9 @@ func (i *inspection) begin(name string, r io.ReaderAt, size int64) (sink io.Writ
 		}
 		numbers := safetensors.NewNumbers(header)
 		return numbers, func() { i.note(name, numbers.Found()) }, nil
-	case strings.HasSuffix(name, indexExtension):
+	case oddNames.MatchString(name):
+		return nil, nil, unfitWeights("file %.140s: a file of tensors is called …%s", name, tensorsExtension)
+	case indexNames.MatchString(name):
 		if size > maxIndex {
 			return nil, nil, unfitWeights("%s has %d bytes (limit %d)", name, size, int64(maxIndex))
 		}

@@ -21,20 +21,22 @@ var ownFields = []string{
 	"prompt", "stream", "stream_options", "n", "best_of", "echo", "use_beam_search",
 }
 
-// reshapingFields are those by which servers sample from another distribution than the model's own: bounds and biases of tokens, rules for the end, other samplers,
-// grammars in the words of each server, and processors of logits.
-var reshapingFields = []string{
-	"logit_bias", "min_tokens", "min_new_tokens", "bad_words", "bad_words_ids", "banned_tokens", "banned_strings", "allowed_token_ids", "force_words_ids", "ignore_eos",
-	"thinking_token_budget", "thinking_budget", "no_repeat_ngram_size", "length_penalty",
-	"typical_p", "typical", "tfs_z", "top_a", "eta_cutoff", "epsilon_cutoff", "top_n_sigma", "xtc_probability", "dry_multiplier", "mirostat", "dynatemp_range", "dynatemp_exponent",
-	"adaptive_target", "smoothing_factor", "samplers",
-	"response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "guided_decoding", "guided_decoding_params", "structural_tag", "grammar",
-	"json_schema", "json_object", "regex", "regex_schema", "ebnf",
-	"custom_logit_processor", "custom_params", "logits_processors", "logits_processors_args", "vllm_xargs",
+// neutralFields are those that leave the model's distribution as it is: what the prompt is made of, where an answer ends by its text, what comes with
+// it, and whose request it is. All servers together know hundreds of fields for samplers and grammars, so that one that is not here counts as one of these.
+var neutralFields = []string{
+	"cache_salt", "priority", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "verbosity", "rid", "request_id", "extra_key",
+	"session_params", "kv_transfer_params", "data_parallel_rank", "routed_dp_rank", "bootstrap_host", "bootstrap_port", "bootstrap_room", "cache_prompt", "id_slot", "n_cache_reuse",
+	"keep_alive", "provider", "usage", "timings_per_token", "n_probs", "post_sampling_probs", "prompt_logprobs",
+	"stop_token_ids", "stop_regex", "include_stop_str_in_output", "no_stop_trim", "skip_special_tokens", "spaces_between_special_tokens", "repetition_detection", "t_max_predict_ms",
+	"chat_template", "documents", "mm_processor_kwargs", "media_io_kwargs", "add_generation_prompt", "add_special_tokens", "continue_final_message", "truncate_prompt_tokens", "n_keep",
+	"parallel_tool_calls", "parse_tool_calls", "thinking", "enable_thinking", "reasoning", "reasoning_effort", "reasoning_format", "include_reasoning", "separate_reasoning", "stream_reasoning",
+	"return_tokens_as_token_ids", "return_hidden_states", "return_routed_experts", "return_sampling_mask", "return_cached_tokens_details",
 }
 
-// Constraining reports whether a field of a request makes the server sample from another distribution than the model's own.
-func Constraining(field string) bool { return slices.Contains(reshapingFields, field) }
+// Constraining reports whether a field of a request makes the server sample from another distribution than the model's own, as far as anybody can know.
+func Constraining(field string) bool {
+	return !slices.Contains(ownFields, field) && !slices.Contains(neutralFields, field)
+}
 
 // Constraints names the fields of extra_body by which tokens are sampled from another distribution than the model's own.
 func (s Sampling) Constraints() (names []string) {

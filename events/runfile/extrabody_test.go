@@ -37,4 +37,12 @@ func TestExtraBody(t *testing.T) {
 	if names := (Sampling{Temperature: 1, ExtraBody: map[string]any{"cache_salt": "a", "logit_bias": map[string]any{"1": 2}}}).Reshaped(); fmt.Sprint(names) != "[extra_body.logit_bias]" {
 		t.Errorf("reshaped by %v", names)
 	}
+	// Samplers and grammars of servers, most of which no list of ours names.
+	for _, name := range []string{"watermark", "cfg_scale", "negative_prompt", "grammar_string", "top_p_decay", "smoothing_curve", "skew",
+		"repeat_last_n", "beam_width", "lora_path", "options", "a_new_word",
+	} {
+		if !Constraining(name) {
+			t.Errorf("%s leaves the model's distribution as it is", name)
+		}
+	}
 }

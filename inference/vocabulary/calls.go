@@ -12,18 +12,20 @@ import (
 var callMarks = regexp.MustCompile("^(?:" + strings.Join([]string{
 	// Any tag that is named so, with or without bars, a prefix and more words behind: Hermes, Qwen, GLM, Granite, Phi, Kimi, DeepSeek, DSML, MiniMax, Seed,
 	// Hunyuan, Jamba, LFM, Nemotron, LongCat, FunctionGemma, Doubao, Olmo.
-	`<[|｜]?[^<>\s"'=]{0,40}(tool|function)[_▁ -]calls?[^<>\s"'=]{0,24}[|｜]?>`, `<TOOLCALL>`, `<tool_use>`, `<\|FunctionCallBegin\|>`,
+	`(?i:<[|｜]?[^<>\s"'=]{0,40}(tool|function)[_▁ -]calls?[^<>\s"'=]{0,24}[|｜]?>)`, `<TOOLCALL>`, `<tool_use>`, `<\|FunctionCallBegin\|>`,
 	`<(function|tool)calls?>`, `<use_mcp_tool>`, `<\|recipient\|>`, // Glaive, MiroThinker, Functionary
-	`<[^<>\s"'=]{0,24}(function|invoke)\s*(=|\sname\s*=)`,                                                        // Qwen-Coder, Llama, MiniMax, Step, DSML
-	`\[(TOOL|FUNCTION)_(CALL|REQUEST)S?\]`,                                                                       // Mistral, LM Studio
+	`<[^<>\s"'=]{0,24}(function|invoke|tool)\s*(=|\sname\s*=)`, // Qwen-Coder, Llama, MiniMax, Step, DSML
+	`<parameter=`, `</(function|invoke)>`, `</?arg_(key|value)>`, // the rest of a call of Qwen-Coder's or GLM's
+	`\[(?i:(TOOL|FUNCTION)_(CALL|REQUEST)S?)[]:]`,                                                                // Mistral, LM Studio, Qwen from a conversation of its own
 	`<\|python_(tag|start)\|>`,                                                                                   // Llama
 	`<\|(START_ACTION|action_start|tools_prefix|plugin)\|>`,                                                      // Command, InternLM, Apertus
 	`<\|channel\|>\s*(commentary|analysis)\s+to\s*=`, `<\|start\|>\s*assistant\s+to\s*=`, `<\|(call|message)\|>`, // harmony
 }, "|") + ")")
 
 // wordMarks begin a call without a sign that all share: Phi, Gemma and others' fences, Qwen, Command R,
-// ReAct, and harmony whose own marks were taken out.
-var wordMarks = []string{"functools[{", "```tool_c", "✿FUNCTION✿", "Action: ```json", "\nAction Input:", "to=functions."}
+// ReAct, harmony whose own marks were taken out, and Gemini.
+var wordMarks = []string{"functools[{", "```tool_c", "✿FUNCTION✿", "Action: ```json", "\nAction Input:", "to=functions.", "commentary to=", "analysis to=", "assistant to=", "assistantcommentary",
+	"default_api."}
 
 const (
 	markBegins = "<["
@@ -56,19 +58,33 @@ var pythonCalls = regexp.MustCompile(`^(\[\s*[A-Za-z_][\w.-]*\((?s:.*)\)\s*\]$|>
 
 // ownFields are fields that calls have and other objects hardly: what stands in a fence behind words has
 // one of them, or is what the words are about.
-var ownFields = []string{`"arguments"`, `"tool_calls"`, `"function_call"`}
+var ownFields = []string{`"arguments"`, `"tool_calls"`, `"function_call"`, `"action_input"`, `"tool_input"`, `"tool_uses"`}
 
-// bareCall reports whether a text, or a fenced block at its end, is calls and nothing else, as models write
+// namedObject is a call as GLM-4 writes it, and as those of others are once a server has taken their special tokens out: a name, and right
+// behind it or in the next line an object, bare or in a fence.
+var namedObject = regexp.MustCompile("^([A-Za-z_][\\w.-]*)(?::\\d+)?(?:\\[ARGS\\])?(?:\\r?\\n)?(?:```json\\s*)?(\\{(?s:.*)\\})(?:\\s*```)?$")
+
+func isNamedObject(text string) bool {
+	found := namedObject.FindStringSubmatch(text)
+	return found != nil && found[1] != "json" && json.Valid([]byte(found[2]))
+}
+
+// bareCall reports whether a text, or a fenced block or the lines at its end, is calls and nothing else, as models write
 // them whose server has another parser.
 func bareCall(said string) bool {
 	text := strings.TrimSpace(said)
+	own := func(field string) bool { return strings.Contains(text, field) }
+	if isNamedObject(text) {
+		return true
+	}
 	if inside, fenced := strings.CutSuffix(text, "```"); fenced {
 		at := max(0, strings.LastIndex(inside, "```"))
 		text = strings.TrimSpace(strings.TrimLeft(inside[at:], "`abcdefghijklmnopqrstuvwxyz_"))
-		own := func(field string) bool { return strings.Contains(text, field) }
 		if strings.TrimSpace(inside[:at]) != "" && !slices.ContainsFunc(ownFields, own) {
 			return false
 		}
+	} else if _, lines, behind := strings.Cut(text, "\n{"); behind && !strings.HasPrefix(text, "[") && slices.ContainsFunc(ownFields, own) {
+		text = "{" + lines
 	}
 	if pythonCalls.MatchString(text) {
 		return true
@@ -93,7 +109,7 @@ const maxNested = 3
 
 // Fields of a call's name and of its arguments, by the formats of models and of frameworks.
 var (
-	nameFields     = []string{"name", "function", "tool", "tool_name", "function_name", "action"}
+	nameFields     = []string{"name", "function", "tool", "tool_name", "function_name", "action", "recipient_name"}
 	argumentFields = []string{"arguments", "parameters", "args", "input", "action_input", "tool_input"}
 )
 
@@ -107,7 +123,7 @@ func isCall(value any, nested int) bool {
 		return len(list) > 0 && !slices.ContainsFunc(list, func(v any) bool { return !isCall(v, nested-1) })
 	}
 	fields, ok := value.(map[string]any)
-	for _, holder := range []string{"tool_calls", "function_call", "function"} {
+	for _, holder := range []string{"tool_calls", "tool_call", "tool_uses", "function_call", "function"} {
 		if inner := fields[holder]; ok && isCall(inner, nested-1) {
 			return true
 		}

@@ -34,14 +34,16 @@ var (
 			`|expected maxlength: \d+, actual: \d+|length of input_ids is \d+|max input (characters|tokens|length) (is|are) \d`),
 		// Without numbers: llama.cpp, MLX, gateways
 		regexp.MustCompile(`\bcontext( window| size| length)? (is |was )?(full|overflow(ed)?|exhausted)\b|not enough context` +
-			`|\bno (room|tokens|space) (is |are )?left (to|for|in)\b` +
+			`|\bno (room|tokens|space) ((is |are )?left )?(to|for|in)\b|\btoken limit (was |is )?(exceeded|reached)` +
 			`|\bexceed(s|ed)? (the |this )?(models? limit|(models? )?(context|prompt|input) .{0,20}\b(limit|length|window))\b`),
 		// Numbers on both sides of another sentence.
 		regexp.MustCompile(`\b((prompt|inputs?|messages|conversation|request)\b.{0,40}? (has|have|of|is|contains?)|requested) ` +
-			`\d{3,} tokens.{0,80}?\b(limit|maximum|max|only|at most)\b`),
+			`\d{3,} (tokens|long).{0,80}?\b(limit|maximum|max|only|at most|context)\b`),
+		// LLaMA's own code
+		regexp.MustCompile(`\b(prompt|inputs?)(_\w+)?\b.{0,60}?\b(must|should|has to|have to) be (less|fewer|smaller|lower|shorter|at most)\b.{0,60}?(token|len|context|\b\d{3,})`),
 		// TGI, LMDeploy, Ollama, Anthropic, Gemini, Moonshot, LM Studio, Cohere
 		regexp.MustCompile(`\b(prompt|inputs?|context|conversation|sequence|request|requested tokens|total tokens|token count|total length|number of tokens)\b.{0,120}?` +
-			`(\bexceed|\boverflow|\blonger than|\blarger than|\bgreater than|\bmore than|\bbigger than|\bover the\b|\bdo(es)? not fit|<=|>|\bmust have (less|fewer) than|\bcannot be over).{0,120}?` +
+			`(\bexceed|\boverflow|\blonger than|\blarger than|\bgreater than|\bmore than|\bbigger than|\bover the\b|\bnot fit|<=|>|\bmust have (less|fewer) than|\bcannot be over).{0,120}?` +
 			`(context|window|token|len\b|length|limit|size|capacity|\bn_ctx|\b\d{3,})`),
 		regexp.MustCompile(`\b(prompt|inputs?|context|conversation|messages|sequence|request|request entity|request body|payload)\b( text| length| tokens?)? (is |are |was )?too (long|large|big)`),
 		regexp.MustCompile(`\b(prompt|inputs?|messages|conversation)\b.{0,120}?\bsupports? (at most|only|up to) \d{3,}`),

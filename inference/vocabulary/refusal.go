@@ -13,7 +13,8 @@ import (
 
 // filtered are the words for a prompt, or an answer, that a filter of contents refuses: Azure, OpenAI, DashScope, Gemini, Bedrock, OpenRouter.
 var filtered = regexp.MustCompile(`content_?(filter|policy)|content management policy|data_?inspection_?failed|inappropriate content|responsibleaipolicy|` +
-	`\bmoderation|safety (system|policy|filter|settings)|prohibited_content|sensitive (content|words?|information)|\bflagged\b|guardrail`)
+	`\bmoderation|safety (system|policy|filter|settings)|prohibited_content|sensitive (content|words?|information)|\bflagged\b|guardrail|` +
+	`usage polic(y|ies)|policy_?violation|\b(unsafe|harmful) content|敏感|违规`)
 
 // Filtered reports whether an error answer says that a filter refuses what the request holds.
 func Filtered(status int, body []byte) bool {

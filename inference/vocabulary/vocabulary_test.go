@@ -73,28 +73,35 @@ func TestOverflowWords(t *testing.T) {
 		{400, "prompt exceeds n_ctx", true},
 		{400, "messages are too long for the model", true},
 		{400, "Your request's input has 9000 tokens, but this model supports at most 8192", true},
-		{400, "max_tokens must be at least 1, got -808.", true},                                                                                        // vLLM
-		{400, "max_completion_tokens must be positive, got -5", true},                                                                                  // gateways
-		{400, "Input length of input_ids is 9000, but `max_length` is set to 8192", true},                                                              // transformers
-		{400, "Malformed input request: expected maxLength: 100000, actual: 120000, please reformat your input and try again.", true},                  // Bedrock
-		{400, "Total tokens of image and text exceed max message tokens", true},                                                                        // Volcengine
-		{400, "the max input characters is 11200", true},                                                                                               // Baidu
-		{400, "Invalid 'messages[1].content': string too long. Expected a string with maximum length 10485760, but got one of 11000000.", true},        // OpenAI
-		{400, "Invalid 'messages': array too long. Expected an array with maximum length 2048, but got an array with length 2050 instead.", true},      // OpenAI
-		{400, `{"error":{"code":"string_above_max_length","param":"messages.[1].content","message":"Expected a string of length 1048576"}}`, true},     // OpenAI
-		{400, "Request body too large. Max size is 4 MB", true},                                                                                        // Azure
-		{400, "number of tokens in prompt (9000) is over the limit", true},                                                                             // AI21
-		{400, "The total number of tokens is 9000 which is over the 8192 limit", true},                                                                 // gateways
-		{400, "prompt (9000 tokens) does not fit into the context (8192)", true},                                                                       // gateways
-		{400, "conversation has 9000 tokens; the limit is 8192", true},                                                                                 // gateways
-		{400, "Requested 9000 tokens but the model only has 8192", true},                                                                               // gateways
-		{400, "Exceeded the model's limit of 8192 tokens", true},                                                                                       // gateways
-		{400, "Context window full", true},                                                                                                             // MLX
-		{400, "not enough context left for the completion", true},                                                                                      // MLX
-		{400, "No tokens left to generate: prompt has 9000 of 8192", true},                                                                             // gateways
-		{400, "The number of tokens to keep from the initial prompt is greater than the context length.", true},                                        // LM Studio
-		{400, "AssertionError: Total sequence length exceeds cache size in model.forward", true},                                                       // ExLlama
-		{400, "Unable to submit request because the input token count is 9000 but model only supports up to 8192. Reduce the input token count", true}, // Vertex
+		{400, "max_tokens must be at least 1, got -808.", true},                                                                                                       // vLLM
+		{400, "max_completion_tokens must be positive, got -5", true},                                                                                                 // gateways
+		{400, "Input length of input_ids is 9000, but `max_length` is set to 8192", true},                                                                             // transformers
+		{400, "Malformed input request: expected maxLength: 100000, actual: 120000, please reformat your input and try again.", true},                                 // Bedrock
+		{400, "Total tokens of image and text exceed max message tokens", true},                                                                                       // Volcengine
+		{400, "the max input characters is 11200", true},                                                                                                              // Baidu
+		{400, "Invalid 'messages[1].content': string too long. Expected a string with maximum length 10485760, but got one of 11000000.", true},                       // OpenAI
+		{400, "Invalid 'messages': array too long. Expected an array with maximum length 2048, but got an array with length 2050 instead.", true},                     // OpenAI
+		{400, `{"error":{"code":"string_above_max_length","param":"messages.[1].content","message":"Expected a string of length 1048576"}}`, true},                    // OpenAI
+		{400, "Request body too large. Max size is 4 MB", true},                                                                                                       // Azure
+		{400, "number of tokens in prompt (9000) is over the limit", true},                                                                                            // AI21
+		{400, "The total number of tokens is 9000 which is over the 8192 limit", true},                                                                                // gateways
+		{400, "prompt (9000 tokens) does not fit into the context (8192)", true},                                                                                      // gateways
+		{400, "conversation has 9000 tokens; the limit is 8192", true},                                                                                                // gateways
+		{400, "Requested 9000 tokens but the model only has 8192", true},                                                                                              // gateways
+		{400, "Exceeded the model's limit of 8192 tokens", true},                                                                                                      // gateways
+		{400, "Context window full", true},                                                                                                                            // MLX
+		{400, "not enough context left for the completion", true},                                                                                                     // MLX
+		{400, "No tokens left to generate: prompt has 9000 of 8192", true},                                                                                            // gateways
+		{400, "The number of tokens to keep from the initial prompt is greater than the context length.", true},                                                       // LM Studio
+		{400, "AssertionError: Total sequence length exceeds cache size in model.forward", true},                                                                      // ExLlama
+		{400, "Unable to submit request because the input token count is 9000 but model only supports up to 8192. Reduce the input token count", true},                // Vertex
+		{400, "Requested generation length 9000 is not possible! The provided prompt is 8000 tokens long, but the maximum supported sequence length is 16384!", true}, // SambaNova
+		{400, "Requested 130000 tokens, but context is 128000", true},
+		{400, "len(prompt_tokens)=9000 must be less than seq_len=8192", true}, // LLaMA's own code
+		{400, "This request (9000 tokens) would not fit in the KV cache (8192 tokens)", true},
+		{400, "prompt of 9000 tokens has no room in n_ctx_slot = 8192", true},
+		{400, "Token limit exceeded: 9000/8192", true},
+		{422, "tokenized prompt is 9000 long, limit 8192", true},
 		{413, "request entity too large", true},
 		{413, "<html>413 Request Entity Too Large</html>", true},
 		{500, `{"error":{"type":"exceed_context_size_error"}}`, true},
@@ -113,6 +120,10 @@ func TestOverflowWords(t *testing.T) {
 		{400, "prompt contains token id 200000, which exceeds the vocabulary size 151936", false},
 		{400, "The prompt exceeds our content policy limit", false},
 		{400, "max_tokens must be at least 1, got 0", false},
+		{400, "Invalid request: max_tokens must be less than 8192", false},
+		{400, "token limit exceeded per minute", false},
+		{400, "the tool call limit of 100 was exceeded", false},
+		{400, "the request exceeds the maximum of 64 tools", false},
 		{400, "tools: array too long. Expected maximum length 128", false},
 		{400, "Invalid 'tools[0].function.description': string too long. Expected a string with maximum length 1024", false},
 		{400, "stop sequence exceeds limit of 4", false},
@@ -137,69 +148,109 @@ func TestUnreadCall(t *testing.T) {
 		said, thoughts string
 		want           bool
 	}{
-		"hermes":                   {qwen, "", true},
-		"dsml":                     {"<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"ls\">", "", true},
-		"dsml, the call alone":     {"<｜DSML｜invoke name=\"ls\">", "", true},
-		"deepseek":                 {"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>", "", true},
-		"minimax":                  {"<minimax:tool_call>\n<invoke name=\"ls\"></invoke>", "", true},
-		"seed":                     {"<seed:tool_call><function=ls>", "", true},
-		"step":                     {"<steptml:invoke name=\"ls\">", "", true},
-		"kimi":                     {"<|tool_calls_section_begin|><|tool_call_begin|>functions.ls:0", "", true},
-		"harmony":                  {"<|channel|>commentary to=functions.ls<|message|>{}<|call|>", "", true},
-		"harmony, of a role":       {"<|start|>assistant to=functions.ls<|channel|>commentary", "", true},
-		"mistral":                  {"[TOOL_CALLS]ls{}", "", true},
-		"llama":                    {"<|python_tag|>ls()", "", true},
-		"nemotron":                 {"<TOOLCALL>[{}]</TOOLCALL>", "", true},
-		"lfm":                      {"<|tool_call_start|>[ls()]<|tool_call_end|>", "", true},
-		"gemma":                    {"<start_function_call>call:ls{}<end_function_call>", "", true},
-		"command":                  {"<|START_ACTION|>[]", "", true},
-		"qwen coder":               {"<function=ls>\n</function>", "", true},
-		"in thoughts":              {"", "I look.\n" + qwen, true},
-		"in thoughts, white space": {" \n", "I look.\n" + qwen + "\nNow I wait", true},
-		"thoughts end with it":     {"I will look.", "I look.\n" + qwen, true},
-		"thoughts speak of it":     {"The mark is explained.", "The template writes <tool_call> before a call. I explain that", false},
-		"llama, bare":              {"{\"name\": \"ls\", \"parameters\": {}}", "", true},
-		"a bare list":              {" [{\"name\": \"ls\", \"arguments\": {\"path\": \".\"}}]\n", "", true},
-		"bare in a fence":          {"```json\n{\"name\": \"ls\", \"arguments\": {}}\n```", "", true},
-		"openai's form":            {"{\"type\": \"function\", \"function\": {\"name\": \"ls\", \"arguments\": \"{}\"}}", "", true},
-		"arguments that are text":  {"{\"name\": \"ls\", \"arguments\": \"all of them\"}", "", false},
-		"harmony, without marks":   {"to=functions.ls <|message|>{}", "", true},
-		"gemma, as code":           {"```tool_code\nls()\n```", "", true},
-		"qwen, by signs":           {"✿FUNCTION✿: ls\n✿ARGS✿: {}", "", true},
-		"claude's":                 {"<tool_use>\n{\"name\": \"ls\"}", "", true},
-		"glaive":                   {"<functioncall> {\"name\": \"ls\", \"arguments\": '{}'}", "", true},
-		"mirothinker":              {"<use_mcp_tool>\n<server_name>files</server_name>", "", true},
-		"functionary":              {">>>ls\n{}", "", true},
-		"functionary, older":       {"<|recipient|> ls\n<|content|> {}", "", true},
-		"LM Studio":                {"[TOOL_REQUEST]{}[END_TOOL_REQUEST]", "", true},
-		"as Python":                {"[ls(path=\".\"), cat(file=\"a\")]", "", true},
-		"command, as text":         {"Action: ```json\n[{\"tool_name\": \"ls\", \"parameters\": {}}]\n```", "", true},
-		"reason and act":           {"Thought: I look.\nAction: ls\nAction Input: {}", "", true},
-		"without harmony's marks":  {"commentary to=functions.ls json{}", "", true},
-		"a fence of calls":         {"```tool_calls\n[]\n```", "", true},
-		"a fence behind words":     {"I look.\n```json\n{\"name\": \"ls\", \"arguments\": {}}\n```\n", "", true},
-		"an object behind words":   {"The config:\n```json\n{\"name\": \"build\", \"parameters\": {\"target\": \"x\"}}\n```\n", "", false},
-		"calls in a field":         {"{\"tool_calls\": [{\"name\": \"ls\", \"arguments\": {}}]}", "", true},
-		"an older field":           {"{\"function_call\": {\"name\": \"ls\", \"arguments\": \"{}\"}}", "", true},
-		"other names of fields":    {"{\"action\": \"ls\", \"action_input\": {\"path\": \".\"}}", "", true},
-		"claude's, bare":           {"{\"type\": \"tool_use\", \"id\": \"a\", \"name\": \"ls\", \"input\": {}}", "", true},
-		"two in lines":             {"{\"name\": \"ls\", \"arguments\": {}}\n{\"name\": \"ls\", \"arguments\": {}}", "", true},
-		"two with a sign":          {"{\"name\": \"ls\", \"parameters\": {}}; {\"name\": \"ls\", \"parameters\": {}}", "", true},
-		"a link":                   {"[the manual](https://example.org/a(b))", "", false},
-		"a remark in brackets":     {"[see the file (it is long)]", "", false},
-		"an input without a name":  {"{\"input\": {}, \"output\": {}}", "", false},
-		"a text as an input":       {"{\"name\": \"ls\", \"input\": \"a file\"}", "", false},
-		"code in a fence":          {"Use this:\n```python\nprint({'name': 'ls', 'arguments': {}})\n```", "", false},
-		"a prompt of Python":       {">>> ls\n3", "", false},
-		"no calls":                 {"[]", "", false},
-		"other JSON":               {"{\"name\": \"ls\", \"version\": \"1.0\"}", "", false},
-		"a call in a sentence":     {"Write {\"name\": \"ls\", \"arguments\": {}} to call it.", "", false},
-		"words":                    {"I called the tool. tool_calls are in the list.", "", false},
-		"a type":                   {"It returns Promise<ToolCall> and vector<function>.", "", false},
-		"nothing":                  {"", "", false},
+		"hermes":                        {qwen, "", true},
+		"dsml":                          {"<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"ls\">", "", true},
+		"dsml, the call alone":          {"<｜DSML｜invoke name=\"ls\">", "", true},
+		"deepseek":                      {"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>", "", true},
+		"minimax":                       {"<minimax:tool_call>\n<invoke name=\"ls\"></invoke>", "", true},
+		"seed":                          {"<seed:tool_call><function=ls>", "", true},
+		"step":                          {"<steptml:invoke name=\"ls\">", "", true},
+		"kimi":                          {"<|tool_calls_section_begin|><|tool_call_begin|>functions.ls:0", "", true},
+		"harmony":                       {"<|channel|>commentary to=functions.ls<|message|>{}<|call|>", "", true},
+		"harmony, of a role":            {"<|start|>assistant to=functions.ls<|channel|>commentary", "", true},
+		"mistral":                       {"[TOOL_CALLS]ls{}", "", true},
+		"llama":                         {"<|python_tag|>ls()", "", true},
+		"nemotron":                      {"<TOOLCALL>[{}]</TOOLCALL>", "", true},
+		"lfm":                           {"<|tool_call_start|>[ls()]<|tool_call_end|>", "", true},
+		"gemma":                         {"<start_function_call>call:ls{}<end_function_call>", "", true},
+		"command":                       {"<|START_ACTION|>[]", "", true},
+		"qwen coder":                    {"<function=ls>\n</function>", "", true},
+		"in thoughts":                   {"", "I look.\n" + qwen, true},
+		"in thoughts, white space":      {" \n", "I look.\n" + qwen + "\nNow I wait", true},
+		"thoughts end with it":          {"I will look.", "I look.\n" + qwen, true},
+		"thoughts speak of it":          {"The mark is explained.", "The template writes <tool_call> before a call. I explain that", false},
+		"llama, bare":                   {"{\"name\": \"ls\", \"parameters\": {}}", "", true},
+		"a bare list":                   {" [{\"name\": \"ls\", \"arguments\": {\"path\": \".\"}}]\n", "", true},
+		"bare in a fence":               {"```json\n{\"name\": \"ls\", \"arguments\": {}}\n```", "", true},
+		"openai's form":                 {"{\"type\": \"function\", \"function\": {\"name\": \"ls\", \"arguments\": \"{}\"}}", "", true},
+		"arguments that are text":       {"{\"name\": \"ls\", \"arguments\": \"all of them\"}", "", false},
+		"harmony, without marks":        {"to=functions.ls <|message|>{}", "", true},
+		"gemma, as code":                {"```tool_code\nls()\n```", "", true},
+		"qwen, by signs":                {"✿FUNCTION✿: ls\n✿ARGS✿: {}", "", true},
+		"claude's":                      {"<tool_use>\n{\"name\": \"ls\"}", "", true},
+		"glaive":                        {"<functioncall> {\"name\": \"ls\", \"arguments\": '{}'}", "", true},
+		"mirothinker":                   {"<use_mcp_tool>\n<server_name>files</server_name>", "", true},
+		"functionary":                   {">>>ls\n{}", "", true},
+		"functionary, older":            {"<|recipient|> ls\n<|content|> {}", "", true},
+		"LM Studio":                     {"[TOOL_REQUEST]{}[END_TOOL_REQUEST]", "", true},
+		"as Python":                     {"[ls(path=\".\"), cat(file=\"a\")]", "", true},
+		"command, as text":              {"Action: ```json\n[{\"tool_name\": \"ls\", \"parameters\": {}}]\n```", "", true},
+		"reason and act":                {"Thought: I look.\nAction: ls\nAction Input: {}", "", true},
+		"without harmony's marks":       {"commentary to=functions.ls json{}", "", true},
+		"a fence of calls":              {"```tool_calls\n[]\n```", "", true},
+		"a fence behind words":          {"I look.\n```json\n{\"name\": \"ls\", \"arguments\": {}}\n```\n", "", true},
+		"an object behind words":        {"The config:\n```json\n{\"name\": \"build\", \"parameters\": {\"target\": \"x\"}}\n```\n", "", false},
+		"calls in a field":              {"{\"tool_calls\": [{\"name\": \"ls\", \"arguments\": {}}]}", "", true},
+		"an older field":                {"{\"function_call\": {\"name\": \"ls\", \"arguments\": \"{}\"}}", "", true},
+		"other names of fields":         {"{\"action\": \"ls\", \"action_input\": {\"path\": \".\"}}", "", true},
+		"claude's, bare":                {"{\"type\": \"tool_use\", \"id\": \"a\", \"name\": \"ls\", \"input\": {}}", "", true},
+		"two in lines":                  {"{\"name\": \"ls\", \"arguments\": {}}\n{\"name\": \"ls\", \"arguments\": {}}", "", true},
+		"two with a sign":               {"{\"name\": \"ls\", \"parameters\": {}}; {\"name\": \"ls\", \"parameters\": {}}", "", true},
+		"in capitals":                   {"<TOOL_CALL>{}</TOOL_CALL>", "", true},
+		"command, newer":                {"<|START_TOOL_CALL|>[]", "", true},
+		"qwen, as it was shown":         {"[tool_call: ls for '.']", "", true},
+		"qwen coder, without its begin": {"<parameter=path>\n.\n</parameter>\n</function>", "", true},
+		"glm, without its begin":        {"ls\n<arg_key>path</arg_key>\n<arg_value>.</arg_value>", "", true},
+		"a tool's name":                 {"<tool name=\"ls\"><path>.</path></tool>", "", true},
+		"harmony, others' tools":        {"commentary to=repo_browser.print_tree code{\"path\":\".\"}", "", true},
+		"harmony, words together":       {"assistantcommentary to=container.exec json{\"cmd\":[\"ls\"]}", "", true},
+		"gemini":                        {"print(default_api.ls(path='.'))", "", true},
+		"many at once":                  {"{\"tool_uses\": [{\"recipient_name\": \"functions.ls\", \"parameters\": {}}]}", "", true},
+		"one in a field":                {"{\"tool_call\": {\"name\": \"ls\", \"arguments\": {}}}", "", true},
+		"mistral, without its mark":     {"ls{\"path\": \".\"}", "", true},
+		"mistral, with one":             {"ls[ARGS]{\"path\": \".\"}", "", true},
+		"kimi, without marks":           {"functions.ls:0{\"path\": \".\"}", "", true},
+		"glm-4":                         {"ls\n{\"path\": \".\"}", "", true},
+		"deepseek, without marks":       {"functionls\n```json\n{\"path\": \".\"}\n```", "", true},
+		"an action in a fence":          {"Thought: x\nAction:\n```\n{\"action\": \"ls\", \"action_input\": {}}\n```", "", true},
+		"lines behind words":            {"I look.\n\n{\"name\": \"ls\", \"arguments\": {}}", "", true},
+		"a list over lines":             {"[\n{\"name\": \"ls\", \"arguments\": {}}\n]", "", true},
+		"a word and an object":          {"Answer {\"path\": 1}", "", false},
+		"a name and other braces":       {"class{x}", "", false},
+		"a fence of JSON":               {"```json\n{\"path\": 1}\n```", "", false},
+		"other lines behind words":      {"The config:\n{\"name\": \"build\", \"parameters\": {\"target\": \"x\"}}", "", false},
+		"a link":                        {"[the manual](https://example.org/a(b))", "", false},
+		"a remark in brackets":          {"[see the file (it is long)]", "", false},
+		"an input without a name":       {"{\"input\": {}, \"output\": {}}", "", false},
+		"a text as an input":            {"{\"name\": \"ls\", \"input\": \"a file\"}", "", false},
+		"code in a fence":               {"Use this:\n```python\nprint({'name': 'ls', 'arguments': {}})\n```", "", false},
+		"a prompt of Python":            {">>> ls\n3", "", false},
+		"no calls":                      {"[]", "", false},
+		"other JSON":                    {"{\"name\": \"ls\", \"version\": \"1.0\"}", "", false},
+		"a call in a sentence":          {"Write {\"name\": \"ls\", \"arguments\": {}} to call it.", "", false},
+		"words":                         {"I called the tool. tool_calls are in the list.", "", false},
+		"a type":                        {"It returns Promise<ToolCall> and vector<function>.", "", false},
+		"nothing":                       {"", "", false},
 	} {
 		if got := UnreadCall(c.said, c.thoughts); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestFiltered: what a filter refuses is told from other refusals.
+func TestFiltered(t *testing.T) {
+	for body, want := range map[string]bool{
+		`{"error":{"message":"The response was blocked by our usage policies","code":"policy_violation"}}`:   true,
+		`{"error":{"message":"Your request was rejected by our safety system","code":"moderation_blocked"}}`: true,
+		`{"error":{"message":"Input data may contain unsafe content","code":"1301"}}`:                        true, // Zhipu
+		`{"message":"内容包含敏感信息"}`:                                                                             true,
+		`{"error":{"message":"This request has been blocked because of harmful content"}}`:                   true,
+		`{"error":{"message":"temperature must be below 2"}}`:                                                false,
+		`{"error":{"message":"no usage was counted"}}`:                                                       false,
+	} {
+		if got := Filtered(400, []byte(body)); got != want {
+			t.Errorf("%s: %v, want %v", body, got, want)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func Of(err error) health.Kind {
 // machine are the errors of system calls that say nothing of what was asked for.
 var machine = map[health.Kind][]syscall.Errno{
 	health.DiskFull:  {syscall.ENOSPC, syscall.EDQUOT},
-	health.DiskFails: {syscall.EIO, syscall.EROFS, syscall.ESTALE},
+	health.DiskFails: {syscall.EIO, syscall.EROFS, syscall.ESTALE, syscall.EBADMSG, fault.Damaged},
 	health.Exhausted: {syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN, syscall.ENOBUFS},
 }
 

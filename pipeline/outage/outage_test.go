@@ -81,6 +81,8 @@ func TestOutageOf(t *testing.T) {
 		"no room for a sandbox's disk":  {fmt.Errorf("sandbox: %w", sandbox.ErrNoRoom), health.DiskFull},
 		"tests on a full disk":          {tests(verifier.ClassSandbox, host(syscall.ENOSPC)), health.DiskFull},
 		"broken disk":                   {host(syscall.EIO), health.DiskFails},
+		"damaged file system":           {host(fault.Damaged), health.DiskFails},
+		"wrong checksum of a disk":      {host(syscall.EBADMSG), health.DiskFails},
 		"read-only disk":                {host(syscall.EROFS), health.DiskFails},
 		"descriptors":                   {host(syscall.EMFILE), health.Exhausted},
 		"descriptors of the machine":    {host(syscall.ENFILE), health.Exhausted},

@@ -101,8 +101,13 @@ func inside(err error) string {
 	return ""
 }
 
-// worn are the errors of a disk, a kernel or a process that is worn out.
-var worn = []syscall.Errno{syscall.EIO, syscall.EBADF, syscall.EMFILE, syscall.ENFILE, syscall.ESTALE, syscall.EINTR, syscall.ENOSYS}
+// Damaged is EUCLEAN of Linux, by which a file system says that it is damaged; no other system has its number.
+const Damaged = syscall.Errno(117)
+
+// worn are the errors of a disk, a kernel or a process that is worn out. EBADMSG is one of a block with another checksum.
+var worn = []syscall.Errno{
+	syscall.EIO, Damaged, syscall.EBADMSG, syscall.EDQUOT, syscall.EBADF, syscall.EMFILE, syscall.ENFILE, syscall.ESTALE, syscall.EINTR, syscall.ENOSYS,
+}
 
 func wornOut(err error) bool {
 	var errno syscall.Errno

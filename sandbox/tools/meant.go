@@ -44,6 +44,9 @@ func (t *tool) meant(arguments string) (fitting, refused string) {
 	if err != nil {
 		return arguments, ""
 	}
+	if name := givenTwice(arguments); name != "" {
+		return arguments, fmt.Sprintf("%s is given twice", called(name))
+	}
 	if given == nil { // as of a call without arguments
 		given, changed = map[string]any{}, true
 	}
@@ -67,6 +70,28 @@ func (t *tool) meant(arguments string) (fitting, refused string) {
 		return arguments, ""
 	}
 	return strings.TrimSuffix(out.String(), "\n"), ""
+}
+
+// givenTwice is the first argument that an object has twice, "" for none. Decoders take the last of them, whatever the model meant.
+func givenTwice(arguments string) string {
+	decoder := json.NewDecoder(strings.NewReader(orEmpty(arguments)))
+	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
+		return ""
+	}
+	seen := map[string]bool{}
+	for decoder.More() {
+		key, err := decoder.Token()
+		name, _ := key.(string)
+		if seen[name] {
+			return name
+		}
+		seen[name] = true
+		var value json.RawMessage
+		if err != nil || decoder.Decode(&value) != nil {
+			return ""
+		}
+	}
+	return ""
 }
 
 // told is what is wrong with a call, as much as helps.

@@ -11,26 +11,33 @@ import (
 // maxComplaint is how much of what a server said is told, in bytes.
 const maxComplaint = 500
 
-// messagesIn are the messages on a line of a server's, each on a line: banners and lines of a log stand between them,
-// and before one on its line.
+// maxBegins is how many braces that begin no JSON a line may have before a message.
+const maxBegins = 32
+
+var versionField = []byte(`"jsonrpc"`)
+
+// messagesIn are the messages on a line of a server's, each on a line: banners and lines of a log, which may be JSON,
+// stand between them, and before one on its line.
 func messagesIn(line []byte) (found []byte) {
-	for {
-		rest := bytes.TrimLeft(line, "\ufeff \t\r,[]")
-		begin := 0
-		if !bytes.HasPrefix(rest, []byte("{")) {
-			if begin = bytes.Index(rest, []byte(`{"jsonrpc"`)); begin < 0 {
-				return found
-			}
+	for begins := 0; begins < maxBegins; {
+		at := bytes.IndexByte(line, '{')
+		if at < 0 || !bytes.Contains(line, versionField) {
+			break
 		}
-		decoder := json.NewDecoder(bytes.NewReader(rest[begin:]))
+		line = line[at:]
+		decoder := json.NewDecoder(bytes.NewReader(line))
 		var message map[string]json.RawMessage
-		if decoder.Decode(&message) != nil || string(message["jsonrpc"]) != `"2.0"` {
-			return found
+		if decoder.Decode(&message) != nil {
+			line, begins = line[1:], begins+1
+			continue
 		}
-		end := begin + int(decoder.InputOffset())
-		found = append(append(found, withNumber(message, rest[begin:end])...), '\n')
-		line = rest[end:]
+		end := int(decoder.InputOffset())
+		if string(message["jsonrpc"]) == `"2.0"` {
+			found = append(append(found, withNumber(message, line[:end])...), '\n')
+		}
+		line = line[end:]
 	}
+	return found
 }
 
 // withNumber is an answer whose id came back as a text with the number again that was sent.

@@ -131,7 +131,9 @@ func TestMessagesIn(t *testing.T) {
 		`{"jsonrpc":"2.0","id":"a","result":{}}`:             `{"jsonrpc":"2.0","id":"a","result":{}}` + "\n",
 		`{"jsonrpc":"2.0","id":"1","method":"ping"}`:         `{"jsonrpc":"2.0","id":"1","method":"ping"}` + "\n",
 		"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\xe9\"}": "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\ufffd\"}\n",
-		`{"level":"info"}`:                                   "", "[INFO] x": "", "": "", "{": "", `{"jsonrpc":"1.0","id":1}`: "",
+		"ready " + two: two + "\n", `{"level":"info"} ` + one: one + "\n", "\x1b[32m{info}\x1b[0m " + two: two + "\n", "Content-Length: 36 " + one + "}": one + "\n",
+		`{"sent":` + one + `}`: "", strings.Repeat("{", maxBegins) + one: "",
+		`{"level":"info"}`: "", "[INFO] x": "", "": "", "{": "", `{"jsonrpc":"1.0","id":1}`: "",
 	} {
 		if got := string(messagesIn([]byte(line))); got != want {
 			t.Errorf("%q has %q, want %q", line, got, want)

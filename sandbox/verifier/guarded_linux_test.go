@@ -64,17 +64,8 @@ func TestGuarded(t *testing.T) {
 					"test.sh": guardedScript, "test_x.py": c.test, grade.File: `{"parser": "junit", "fail_to_pass": ["test_x.test_x"], "pass_to_pass": ["t.kept"]}`,
 				}),
 			}
-			agent := sandboxtest.New(t, sandbox.Spec{})
-			if err := errors.Join(agent.UnpackFrom(t.Context(), agent.Workdir(), spec.Snapshot), agent.SetBase(t.Context()), agent.Apply(t.Context(), sandboxtest.Pack(t, files(c.change)))); err != nil {
-				t.Fatal(err)
-			}
-			changes, err := agent.Changes(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			spec.Changes = sandbox.Bytes(changes)
 			for range 2 { // the second time the untouched snapshot is remembered
-				outcome, err := verifier.Run(t.Context(), spec)
+				outcome, err := judged(t, spec, files(c.change))
 				var failed *verifier.Error
 				if errors.As(err, &failed); c.class != "" && (failed == nil || failed.Class != c.class) || c.class == "" && err != nil {
 					t.Fatalf("%v, want %q", err, c.class)
@@ -88,6 +79,21 @@ func TestGuarded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// judged runs a task's tests over its snapshot with the files that an agent has made there.
+func judged(t *testing.T, spec verifier.Spec, files map[string]string) (verifier.Outcome, error) {
+	t.Helper()
+	agent := sandboxtest.New(t, sandbox.Spec{})
+	if err := errors.Join(agent.UnpackFrom(t.Context(), agent.Workdir(), spec.Snapshot), agent.SetBase(t.Context()), agent.Apply(t.Context(), sandboxtest.Pack(t, files))); err != nil {
+		t.Fatal(err)
+	}
+	changes, err := agent.Changes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Changes = sandbox.Bytes(changes)
+	return verifier.Run(t.Context(), spec)
 }
 
 // TestDeal: no order of further runs tells which of them are wrong, but that at least one is.
@@ -126,10 +132,6 @@ func TestTheFirstRunAlone(t *testing.T) {
 			spec := verifier.WithRandom(verifier.Spec{
 				Name: "early", Snapshot: sandbox.Bytes(sandboxtest.Pack(t, map[string]string{"work": "answer=40\n"})), Baselines: &verifier.Baselines{}, Key: name, Tests: tests,
 			}, rand.New(rand.NewPCG(seed, 1)))
-			agent := sandboxtest.New(t, sandbox.Spec{})
-			if err := errors.Join(agent.UnpackFrom(t.Context(), agent.Workdir(), spec.Snapshot), agent.SetBase(t.Context())); err != nil {
-				t.Fatal(err)
-			}
 			uptime, err := os.ReadFile("/proc/uptime")
 			if err != nil {
 				t.Fatal(err)
@@ -140,15 +142,7 @@ func TestTheFirstRunAlone(t *testing.T) {
 			}
 			const first = 5 // seconds: the first run begins within them, and lasts until they are over
 			work := strings.ReplaceAll(early, "UNTIL", strconv.Itoa(now+first))
-			if err := agent.Apply(t.Context(), sandboxtest.Pack(t, map[string]string{"work": work})); err != nil {
-				t.Fatal(err)
-			}
-			changes, err := agent.Changes(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			spec.Changes = sandbox.Bytes(changes)
-			outcome, err := verifier.Run(t.Context(), spec)
+			outcome, err := judged(t, spec, map[string]string{"work": work})
 			if err != nil || outcome.Reward != 0 || outcome.Components["reward"] != 0 || outcome.Verifier != verifier.InProcess {
 				t.Errorf("%+v, %v", outcome, err)
 			}

@@ -91,16 +91,7 @@ spawn('sh', ['-c', 'while :; do echo "' + report + '" >/logs/verifier/junit.xml;
 				Name: "script", Snapshot: sandbox.Bytes(sandboxtest.Pack(t, map[string]string{"slug.mjs": broken})), Tests: sandboxtest.Pack(t, scriptTests),
 				Baselines: &verifier.Baselines{}, Key: name,
 			}
-			agent := sandboxtest.New(t, sandbox.Spec{})
-			if err := errors.Join(agent.UnpackFrom(t.Context(), agent.Workdir(), spec.Snapshot), agent.SetBase(t.Context()), agent.Apply(t.Context(), sandboxtest.Pack(t, map[string]string{"slug.mjs": c.work}))); err != nil {
-				t.Fatal(err)
-			}
-			changes, err := agent.Changes(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			spec.Changes = sandbox.Bytes(changes)
-			outcome, err := verifier.Run(t.Context(), spec)
+			outcome, err := judged(t, spec, map[string]string{"slug.mjs": c.work})
 			var failed *verifier.Error
 			if errors.As(err, &failed); err != nil && (failed == nil || failed.Class == verifier.ClassSandbox) || c.class != "" && (failed == nil || failed.Class != c.class) || c.reward > 0 && err != nil {
 				t.Fatalf("%v, want %q; %+v", err, c.class, outcome)

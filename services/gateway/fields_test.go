@@ -88,6 +88,8 @@ func TestConstraints(t *testing.T) {
 		"tools":                    {[]string{"chat", "messages"}, tools(""), ""},
 		"tools that are not held":  {[]string{"chat", "messages"}, tools(`,"strict":false`), ""},
 		"strict tools":             {[]string{"chat", "messages"}, tools(`,"strict":true`), "tools"},
+		"strict in a text":         {[]string{"chat"}, tools(`,"strict":"true"`), "tools"},
+		"strict by a number":       {[]string{"chat"}, tools(`,"strict":1`), "tools"},
 		"strict tools alone":       {[]string{"responses"}, `"tools":[{"type":"function","name":"f","strict":true}]`, "tools"},
 		"a choice":                 {[]string{"chat", "responses"}, `"tool_choice":"auto"`, ""},
 		"no choice":                {[]string{"chat", "responses"}, `"tool_choice":"none"`, ""},
@@ -104,15 +106,15 @@ func TestConstraints(t *testing.T) {
 		"text of responses":        {[]string{"responses"}, `"text":{"format":{"type":"text"}}`, ""},
 		"a schema of messages":     {[]string{"messages"}, `"output_config":{"format":{"type":"json_schema","schema":{}}}`, "response_format"},
 		"the same, as it was":      {[]string{"messages"}, `"output_format":{"type":"json_schema","schema":{}}`, "response_format"},
-		"a forced call of Gemini":  {[]string{"gemini"}, `"toolConfig":{"functionCallingConfig":{"mode":"ANY"}}`, "tool_choice"},
-		"no forced call of Gemini": {[]string{"gemini"}, `"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}`, ""},
-		"a schema of Gemini":       {[]string{"gemini"}, `"generationConfig":{"responseMimeType":"application/json","responseSchema":{"type":"OBJECT"}}`, "response_format"},
 		"a bias":                   {[]string{"chat"}, `"logit_bias":{"50256":-100}`, "logit_bias"},
 		"no bias":                  {[]string{"chat"}, `"logit_bias":{}`, ""},
 		"a least length":           {[]string{"chat"}, `"min_tokens":10`, "min_tokens"},
 		"no end":                   {[]string{"chat"}, `"ignore_eos":true`, "ignore_eos"},
 		"an expression":            {[]string{"chat"}, `"guided_regex":"a+"`, "guided_regex"},
 		"words":                    {[]string{"chat"}, `"bad_words":["a"],"allowed_token_ids":[1]`, "allowed_token_ids,bad_words"},
+		"a forced call of Gemini":  {[]string{"gemini"}, `"toolConfig":{"functionCallingConfig":{"mode":"ANY"}}`, "tool_choice"},
+		"no forced call of Gemini": {[]string{"gemini"}, `"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}`, ""},
+		"a schema of Gemini":       {[]string{"gemini"}, `"generationConfig":{"responseMimeType":"application/json","responseSchema":{"type":"OBJECT"}}`, "response_format"},
 	} {
 		for _, d := range c.dialects {
 			t.Run(name+"/"+d, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 
 // Servers and harnesses write -9999, -1e30, or minus infinity, for a log-probability that they do not have.
 const (
-	// leastSampled is below the logarithm of the least probability that float32 holds, 2^-149: no sampler draws such a token.
-	leastSampled = -104
+	// leastSampled is near the logarithm of the least probability that float32 holds, 2^-149: no sampler draws such a token. Trainers mark what has none with it.
+	leastSampled = -100
 	// leastScored is below what any model says of a token that it is given.
 	leastScored = -1000
 	// Rounding is how far above 0 the log-probability of a certain token may come out in half precision.

@@ -160,20 +160,22 @@ func forces(choice json.RawMessage) bool {
 	return word != "auto" && word != "none"
 }
 
-// strict reports whether a tool's arguments must follow its schema, for which servers have a grammar.
+// strict reports whether a tool's arguments must follow its schema, for which servers have a grammar. Tools that cannot be read may say so.
 func strict(tools json.RawMessage) bool {
 	var list []struct {
-		Strict   bool `json:"strict"`
+		Strict   json.RawMessage `json:"strict"`
 		Function struct {
-			Strict bool `json:"strict"`
+			Strict json.RawMessage `json:"strict"`
 		} `json:"function"`
 	}
 	if json.Unmarshal(tools, &list) != nil {
-		return false
+		return true
 	}
 	for _, tool := range list {
-		if tool.Strict || tool.Function.Strict {
-			return true
+		for _, said := range []json.RawMessage{tool.Strict, tool.Function.Strict} {
+			if len(said) > 0 && !saysNothing(said) {
+				return true
+			}
 		}
 	}
 	return false

@@ -61,6 +61,9 @@ def meant(schema: Mapping[str, Any], arguments: str) -> dict[str, Any]:
 
 def _fitting(schema: Mapping[str, Any], arguments: str) -> dict[str, Any]:
     given = _unquoted(arguments)
+    twice = _given_twice(arguments)
+    if twice is not None:
+        raise ValueError(f"{_called(twice)} is given twice")
     fit = _Fit(schema)
     if given is None:  # as of a call without arguments
         given = {}
@@ -130,6 +133,18 @@ def _unquoted(arguments: str) -> Any:
             return given
         arguments = given
     return given
+
+
+def _given_twice(arguments: str) -> str | None:
+    """The first argument that an object has twice. Decoders take the last of them, whatever the model meant."""
+    names: list[str] = []
+
+    def pairs(found: list[tuple[str, Any]]) -> None:
+        names[:] = [name for name, _ in found]  # those of the outermost object come last
+
+    if arguments.lstrip().startswith("{"):
+        json.loads(arguments, parse_int=str, parse_float=str, object_pairs_hook=pairs)
+    return next((name for i, name in enumerate(names) if name in names[:i]), None)
 
 
 def _value(text: str) -> Any:
