@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 __all__ = ["LEAST_SAMPLED", "LEAST_SCORED", "logprobs_of", "mask_of", "token_ids_of"]
 
-#: Near the logarithm of the least probability that float32 holds. No sampler draws such a token; -100, -9999, -1e30 and so on stand for "none".
+#: Near the logarithm of the least probability that float32 holds. No sampler draws such a token; -100, -9999, -1e30 and others mean "none".
 LEAST_SAMPLED = -100.0
 #: Below what any model says of a token that it is given.
 LEAST_SCORED = -1000.0
