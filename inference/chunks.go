@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/inference/memory"
 )
 
@@ -66,7 +67,7 @@ type chunkDelta struct {
 	Content          json.RawMessage                      `json:"content"`
 	Reasoning        json.RawMessage                      `json:"reasoning"`
 	ReasoningContent json.RawMessage                      `json:"reasoning_content"`
-	ToolCalls        *[MaxToolCalls + 1]element[callPart] `json:"tool_calls"`
+	ToolCalls        *[MaxToolCalls + 2]element[callPart] `json:"tool_calls"`
 	FunctionCall     json.RawMessage                      `json:"function_call"`
 	ThinkingBlocks   json.RawMessage                      `json:"thinking_blocks"`
 	ReasoningDetails json.RawMessage                      `json:"reasoning_details"`
@@ -89,7 +90,6 @@ type chunks struct {
 
 	told     bool // something of the answer
 	unjoined bool
-	begun    bool  // a choice has come
 	all      bool  // the server says that it has sent all
 	kept     int64 // bytes of what follows
 	fields   chunkFields
@@ -128,6 +128,12 @@ func (c *chunks) event(ctx context.Context, url, key string, data []byte, share 
 			failure = malformed(url, err)
 		}
 	}
+	if more := perKept*(c.kept-before) - grown; more > 0 { // bytes that are no text have become characters, which are longer
+		if err := share.Grow(ctx, more); err != nil {
+			return unread(ctx, url, err)
+		}
+		grown += more
+	}
 	share.Shrink(grown - perKept*(c.kept-before))
 	if failure == nil && (said.Content != "" || said.Reasoning != "") {
 		c.told, said.Prompt = true, c.prompt
@@ -141,9 +147,9 @@ const perKept = 3
 
 func (c *chunks) ended() bool { return c.word != "" || c.all }
 
-// done is the end of an answer, too, of a server that has no word for why it ended.
+// done is the end of an answer, too, of a server that has no word for why it ended. One that says nothing is none.
 func (c *chunks) done() bool {
-	c.all = c.begun
+	c.all = c.content.Len()+c.reasoning.Len()+c.reasoningText.Len()+len(c.calls) > 0
 	return c.ended()
 }
 
@@ -164,7 +170,6 @@ func (c *chunks) take(part *chunk) (said Delta, err error) {
 		return said, fmt.Errorf("a chunk has more than one choice, or one of index %d", more.Index)
 	}
 	ended := c.ended()
-	c.begun = true
 	if !ended {
 		if err := c.finish(more.FinishReason); err != nil {
 			return said, err
@@ -178,19 +183,22 @@ func (c *chunks) take(part *chunk) (said Delta, err error) {
 	}
 	c.countPrompt(more.PromptTokenIDs)
 	before := c.kept
+	said, err = c.add(more)
+	if ended && c.kept > before { // whatever else is wrong with it
+		err = errBehind
+	}
+	return said, err
+}
+
+// add joins what there is more of the tokens and of the message.
+func (c *chunks) add(more *chunkChoice) (said Delta, err error) {
 	if err := c.join(&c.tokenIDs, more.TokenIDs); err != nil {
 		return said, fmt.Errorf("token_ids: %w", err)
 	}
 	if err := c.join(&c.logprobs, more.Logprobs.Content); err != nil {
 		return said, fmt.Errorf("logprobs: %w", err)
 	}
-	if said, err = c.say(&more.Delta); err != nil {
-		return said, err
-	}
-	if ended && c.kept > before {
-		return Delta{}, errBehind
-	}
-	return said, nil
+	return c.say(&more.Delta)
 }
 
 // finish takes the server's word for why the answer ended.
@@ -249,19 +257,26 @@ func (c *chunks) say(d *chunkDelta) (said Delta, err error) {
 			return said, fmt.Errorf("%w: %s", errUnjoined, name)
 		}
 	}
-	for _, f := range []struct {
+	texts := []struct {
 		name string
 		raw  json.RawMessage
 		into *strings.Builder
 		said *string
+		text string
 	}{
-		{fieldContent, d.Content, &c.content, &said.Content}, {fieldReasoningContent, d.ReasoningContent, &c.reasoningText, &said.Reasoning},
-		{fieldReasoning, d.Reasoning, &c.reasoning, &said.Reasoning},
-	} {
-		var text string
-		if json.Unmarshal(orNull(f.raw), &text) != nil { // a list of parts
-			return Delta{}, fmt.Errorf("%w: %s is no text", errUnjoined, f.name)
+		{fieldContent, d.Content, &c.content, &said.Content, ""}, {fieldReasoningContent, d.ReasoningContent, &c.reasoningText, &said.Reasoning, ""},
+		{fieldReasoning, d.Reasoning, &c.reasoning, &said.Reasoning, ""},
+	}
+	for i, f := range texts {
+		if json.Unmarshal(orNull(f.raw), &texts[i].text) != nil { // a list of parts
+			return said, fmt.Errorf("%w: %s is no text", errUnjoined, f.name)
 		}
+	}
+	if d.ToolCalls != nil && d.ToolCalls[MaxToolCalls+1].there {
+		return said, fmt.Errorf("a chunk has more than %d parts of calls", MaxToolCalls+1)
+	}
+	for _, f := range texts {
+		text := f.text
 		if text == "" {
 			continue
 		}
@@ -287,11 +302,11 @@ func (c *chunks) say(d *chunkDelta) (said Delta, err error) {
 
 // call joins a part of a call. Those that are more than a turn may have are not kept: one too many says it.
 func (c *chunks) call(part callPart) error {
+	if part.Index != nil && *part.Index >= len(c.calls) && len(c.calls) > MaxToolCalls {
+		return nil
+	}
 	if part.Index == nil || *part.Index < 0 || *part.Index > len(c.calls) {
 		return fmt.Errorf("%w: a call's index", errUnjoined)
-	}
-	if *part.Index > MaxToolCalls {
-		return nil
 	}
 	if *part.Index == len(c.calls) {
 		c.calls = append(c.calls, joinedCall{})
@@ -392,7 +407,7 @@ func (c *Client) followed(ctx context.Context, url string, text body, answer *Re
 	if err == nil || !errors.As(err, &f) {
 		return false, err
 	}
-	c.Unstreamed = s.unjoined || !s.told && refusesStream(f)
+	c.Unstreamed = s.unjoined || !s.told && (refusesStream(f) || f.Class == events.ClassBadResponse && !f.Permanent)
 	if c.Unstreamed && !s.told {
 		share.End()
 		return true, nil

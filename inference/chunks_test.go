@@ -111,6 +111,9 @@ func drawn(r *rand.Rand) string {
 			choice["weight_versions"] = []any{o{"version": "4", "start": 0, "end": 1}, o{"version": "5", "start": 1, "end": len(ids)}}
 		}
 	}
+	if choice["finish_reason"] == nil && calls == nil && fmt.Sprint(message["content"], message["reasoning"], message["reasoning_content"]) == fmt.Sprint("", nil, nil) {
+		choice["finish_reason"] = "stop" // nothing at all, without an end, is no answer of a stream
+	}
 	text, err := json.Marshal(whole)
 	if err != nil {
 		panic(err)
@@ -159,16 +162,25 @@ const (
 func TestServersThatDoNotStream(t *testing.T) {
 	call := func(calls string) string { return `{"choices":[{"index":0,"delta":{"tool_calls":[` + calls + `]}}]}` }
 	for name, s := range map[string]*chatty{
-		"SGLang":                     {status: http.StatusBadRequest, plain: `{"object":"error","message":"return_token_ids is not supported with streaming on /v1/chat/completions. Please set stream=false when using return_token_ids=true."}`},
-		"a strict API":               {status: http.StatusUnprocessableEntity, plain: `{"error":{"message":"stream_options: Extra inputs are not permitted"}}`},
-		"content in parts":           {events: []string{`{"choices":[{"index":0,"delta":{"content":[{"type":"thinking","thinking":"hm"}]}}]}`, ends}},
-		"thinking blocks":            {events: []string{`{"choices":[{"index":0,"delta":{"thinking_blocks":[{"type":"thinking","thinking":"hm"}]}}]}`, ends}},
-		"the older call":             {events: []string{`{"choices":[{"index":0,"delta":{"function_call":{"name":"f"}}}]}`, ends}},
-		"a call without index":       {events: []string{call(`{"id":"c","function":{"name":"f"}}`), ends}},
-		"a call of a later index":    {events: []string{call(`{"index":1,"id":"c","function":{"name":"f"}}`), ends}},
-		"two calls of one index":     {events: []string{call(`{"index":0,"id":"c","function":{"name":"f"}},{"index":0,"id":"d","function":{"name":"f"}}`), ends}},
-		"a name in parts":            {events: []string{call(`{"index":0,"id":"c","function":{"name":"f"}},{"index":0,"function":{"name":"g"}}`), ends}},
-		"arguments that are no text": {events: []string{call(`{"index":0,"id":"c","function":{"name":"f","arguments":{"a":1}}}`), ends}},
+		"an index that is a text":     {events: []string{`{"choices":[{"index":"0","delta":{"content":"a"}}]}`, ends}},
+		"log-probabilities in a list": {events: []string{`{"choices":[{"index":0,"delta":{"content":"a"},"logprobs":[]}]}`, ends}},
+		"a call's id is a number":     {events: []string{call(`{"index":0,"id":7,"function":{"name":"f"}}`), ends}},
+		"a fault in the last chunk":   {events: []string{`{"choices":[{"index":0,"delta":{"thinking_blocks":[{}]},"finish_reason":"stop"}]}`}},
+		"too many calls in a chunk":   {events: []string{call(strings.Repeat(`{"index":0},`, inference.MaxToolCalls+1) + `{"index":0}`), ends}},
+		"events of no such type":      {plain: "data: " + saysA + "\n\n"},
+		"no such method":              {status: http.StatusMethodNotAllowed, plain: "Streaming is not supported"},
+		"no such page":                {status: http.StatusNotFound, plain: `{"detail":"no stream here: not found"}`},
+		"broken by it":                {status: http.StatusInternalServerError, plain: `{"error":{"message":"stream=true is unsupported"}}`},
+		"SGLang":                      {status: http.StatusBadRequest, plain: `{"object":"error","message":"return_token_ids is not supported with streaming on /v1/chat/completions. Please set stream=false when using return_token_ids=true."}`},
+		"a strict API":                {status: http.StatusUnprocessableEntity, plain: `{"error":{"message":"stream_options: Extra inputs are not permitted"}}`},
+		"content in parts":            {events: []string{`{"choices":[{"index":0,"delta":{"content":[{"type":"thinking","thinking":"hm"}]}}]}`, ends}},
+		"thinking blocks":             {events: []string{`{"choices":[{"index":0,"delta":{"thinking_blocks":[{"type":"thinking","thinking":"hm"}]}}]}`, ends}},
+		"the older call":              {events: []string{`{"choices":[{"index":0,"delta":{"function_call":{"name":"f"}}}]}`, ends}},
+		"a call without index":        {events: []string{call(`{"id":"c","function":{"name":"f"}}`), ends}},
+		"a call of a later index":     {events: []string{call(`{"index":1,"id":"c","function":{"name":"f"}}`), ends}},
+		"two calls of one index":      {events: []string{call(`{"index":0,"id":"c","function":{"name":"f"}},{"index":0,"id":"d","function":{"name":"f"}}`), ends}},
+		"a name in parts":             {events: []string{call(`{"index":0,"id":"c","function":{"name":"f"}},{"index":0,"function":{"name":"g"}}`), ends}},
+		"arguments that are no text":  {events: []string{call(`{"index":0,"id":"c","function":{"name":"f","arguments":{"a":1}}}`), ends}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.whole = wholeB
@@ -189,6 +201,16 @@ func TestRefusedEitherWay(t *testing.T) {
 	}
 }
 
+// TestFailuresOfNoStream: what goes wrong without a word of streams says nothing of them, and the whole answer is not asked for.
+func TestFailuresOfNoStream(t *testing.T) {
+	for _, says := range []string{"upstream is not there", "the engine died", "the stream broke"} {
+		s := &chatty{status: http.StatusInternalServerError, plain: says, whole: wholeB}
+		if _, _, _, client, err := s.follow(t); err == nil || client.Unstreamed || s.wholes != 0 {
+			t.Errorf("%s: %v, asked %d times for the whole answer", says, err, s.wholes)
+		}
+	}
+}
+
 // TestStreamsThatFail within an answer are failures of the server, and nothing else is asked for: something was told.
 func TestStreamsThatFail(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -203,6 +225,8 @@ func TestStreamsThatFail(t *testing.T) {
 		"two choices":           {[]string{saysA, `{"choices":[{"index":0},{"index":1}]}`}, "more than one choice", false},
 		"the second choice":     {[]string{saysA, `{"choices":[{"index":1,"delta":{"content":"b"}}]}`}, "index 1", false},
 		"behind the end":        {[]string{saysA, ends, saysA}, "goes on behind the end", false},
+		"a fault beside it":     {[]string{saysA, `{"choices":[{"index":0,"delta":{},"token_ids":7,"finish_reason":"stop"}]}`}, "want a list", false},
+		"a half behind the end": {[]string{saysA, ends, `{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c"},{"index":7}]}}]}`}, "goes on behind the end", false},
 		"ids that are none":     {[]string{saysA, `{"choices":[{"index":0,"token_ids":7}]}`}, "want a list", false},
 		"later blocks":          {[]string{saysA, `{"choices":[{"index":0,"delta":{"reasoning_details":[{}]}}]}`}, "cannot be joined", true},
 		"two kinds of thoughts": {[]string{`{"choices":[{"index":0,"delta":{"reasoning":"a"}}]}`, `{"choices":[{"index":0,"delta":{"reasoning_content":"b"}}]}`, ends}, "differ", true},
@@ -228,9 +252,11 @@ func TestEndsOfStreams(t *testing.T) {
 	if turn, _, _, _, err := none.follow(t); err != nil || turn.FinishReason != events.FinishUnknown {
 		t.Errorf("an end without a word is %s: %v", turn.FinishReason, err)
 	}
-	empty := &chatty{events: []string{`{"choices":[]}`, "[DONE]"}}
-	if _, _, _, _, err := empty.follow(t); err == nil || !strings.Contains(err.Error(), "ended within the answer") {
-		t.Errorf("an answer without a choice: %v", err)
+	for _, says := range []string{`{"choices":[]}`, `{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}`} {
+		empty := &chatty{events: []string{says, "[DONE]"}}
+		if _, _, _, _, err := empty.follow(t); err == nil || !strings.Contains(err.Error(), "ended within the answer") {
+			t.Errorf("an answer of %s alone: %v", says, err)
+		}
 	}
 	for _, rest := range [][]string{nil, {"[DONE]"}, {`{"choices":[],"usage":`}, {`{"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}`}} {
 		s := &chatty{events: append([]string{saysA, ends}, rest...)}
@@ -241,10 +267,10 @@ func TestEndsOfStreams(t *testing.T) {
 	}
 	var calls []string
 	for i := range 2 * inference.MaxToolCalls {
-		calls = append(calls, fmt.Sprintf(`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":%d,"id":"c%d","function":{"name":"f","arguments":"{}"}}]}}]}`, min(i, inference.MaxToolCalls+1), min(i, inference.MaxToolCalls+1)))
+		calls = append(calls, fmt.Sprintf(`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":%d,"id":"c%d","function":{"name":"f","arguments":"{}"}}]}}]}`, i, i))
 	}
-	s := &chatty{events: append(calls, ends)}
-	if _, _, _, _, err := s.follow(t); err == nil || !strings.Contains(err.Error(), "tool calls in one turn") {
+	s := &chatty{events: append(calls, ends), whole: wholeB}
+	if _, _, _, client, err := s.follow(t); err == nil || !strings.Contains(err.Error(), "tool calls in one turn") || client.Unstreamed {
 		t.Errorf("%d calls: %v", len(calls), err)
 	}
 }

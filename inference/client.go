@@ -139,14 +139,14 @@ func (c *Client) Complete(ctx context.Context, endpoint string, request any) (*R
 	var answer Response
 	share := answers.Share(endpoint)
 	url := strings.TrimSuffix(endpoint, "/") + "/chat/completions"
-	sent := time.Now()
+	sent, waited := time.Now(), share.Waited()
 	text, err := bodyOf(request)
 	whole := c.Follow == nil
 	if err == nil && !whole {
 		whole, err = c.followed(ctx, url, text, &answer, share)
 	}
 	if err == nil && whole {
-		sent = time.Now()
+		sent, waited = time.Now(), share.Waited()
 		if err = c.ask(ctx, url, text, &answer, share); err != nil {
 			c.Unstreamed = false // it is not the stream that was wrong
 		}
@@ -157,7 +157,7 @@ func (c *Client) Complete(ctx context.Context, endpoint string, request any) (*R
 	}
 	answer.asked = text.size()
 	answer.share = share
-	answer.timed(sent, share, 0)
+	answer.timed(sent, share, waited)
 	return &answer, nil
 }
 
@@ -229,7 +229,8 @@ func Encode(request any) ([]byte, error) {
 }
 
 func (c *Client) post(ctx context.Context, url string, body body, answer any, share *memory.Share) *Failure {
-	ctx, cancel := context.WithCancelCause(ctx)
+	caller := ctx
+	ctx, cancel := context.WithCancelCause(caller)
 	defer cancel(nil)
 	req, err := body.post(ctx, url)
 	if err != nil {
@@ -265,12 +266,12 @@ func (c *Client) post(ctx context.Context, url string, body body, answer any, sh
 			if failure != nil {
 				return failure
 			}
-			text, failure := s.whole(ctx, url, share)
+			text, failure := s.whole(caller, url, share) // the connection may have been ended behind the answer
 			if failure != nil {
 				return failure
 			}
 			s.answer.streamed = true
-			return c.decode(ctx, url, text, s.answer, share)
+			return c.decode(caller, url, text, s.answer, share)
 		}
 		answer = s.answer
 	}

@@ -9,8 +9,8 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
@@ -104,7 +104,8 @@ func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, url
 			continue
 		}
 		body = limit("between_bytes", cmp.Or(c.BetweenBytes, unbounded))
-		if failure := s.event(ctx, url, c.APIKey, data, share); failure != nil && (!s.ended() || errors.Is(failure, ErrTokens)) {
+		before := s.ended()
+		if failure := s.event(ctx, url, c.APIKey, data, share); failure != nil && (!before || errors.Is(failure, ErrTokens)) {
 			return failure
 		}
 		if s.ended() && late == nil {
@@ -255,9 +256,23 @@ func (s *soFar) label(part *Response, begin int) {
 	}
 }
 
-// refusesStream reports whether a server says that it does not stream.
+// Words of servers that do not stream. An upstream is no stream.
+var (
+	ofStreams = regexp.MustCompile(`(?i)(^|[^a-z])stream`)
+	denies    = regexp.MustCompile(`(?i)\b(not|no|cannot|unsupported|disabled)\b`)
+)
+
+// refusesStream reports whether a server says that it does not stream. A status that can mean anything else takes a plain word.
 func refusesStream(err error) bool {
 	var f *Failure
-	return errors.As(err, &f) && (f.Status == http.StatusBadRequest || f.Status == http.StatusUnprocessableEntity || f.Status == http.StatusNotImplemented) &&
-		strings.Contains(strings.ToLower(f.said), "stream")
+	if !errors.As(err, &f) || !ofStreams.MatchString(f.said) {
+		return false
+	}
+	switch f.Status {
+	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusNotImplemented:
+		return true
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusInternalServerError:
+		return denies.MatchString(f.said)
+	}
+	return false
 }

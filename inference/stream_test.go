@@ -461,7 +461,8 @@ func TestRefusedStreams(t *testing.T) {
 		"in place of a token": {stream{events: "data: " + refusal + "\n\n"}.RoundTrip, 2, 0},
 		"a name with stream":  {saying(http.StatusBadRequest, message("max_tokens is too large")), 1, 0}, // http://streaming
 		"behind tokens":       {stream{events: named + tokens(2, "") + "data: " + refusal + "\n\n"}.RoundTrip, 1, 2},
-		"another status":      {saying(http.StatusInternalServerError, refusal), 1, 0},
+		"a fault that it is":  {saying(http.StatusInternalServerError, refusal), 2, 0},
+		"another status":      {saying(http.StatusServiceUnavailable, refusal), 1, 0},
 	} {
 		server := &scripted{answers: []func(r *http.Request) (*http.Response, error){c.answer}}
 		_, recorded, err := complete(t.Context(), clientOf(server))

@@ -109,3 +109,98 @@ func TestMemoryOfStreams(t *testing.T) {
 		t.Errorf("a line of as many bytes as there are in all: %v", failure)
 	}
 }
+
+// TestMemoryOfChunks: what a chunk becomes is in memory that the answer has, also where it becomes longer than it was.
+func TestMemoryOfChunks(t *testing.T) {
+	const n = 10 << 10
+	data := fmt.Sprintf(`{"choices":[{"index":0,"delta":{"content":"%s"}}]}`, strings.Repeat("\xff", n))
+	share := memory.New(10*n, 5*n).Share("a")
+	told := false
+	c := &chunks{follow: func(Delta) { told = true }}
+	if failure := c.event(t.Context(), "a", "", []byte(data), share); failure == nil || !strings.Contains(failure.Error(), "of memory") || told {
+		t.Errorf("%d bytes that become %d characters: %v", n, c.content.Len()/len("\uFFFD"), failure)
+	}
+}
+
+// lingering is a server that sends a stream, keeps the connection open behind its end, and calls closed when that is closed. It answers what is no stream at once.
+type lingering struct {
+	events string
+	closed func()
+}
+
+func (s lingering) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: r, ContentLength: -1}
+	if body, err := io.ReadAll(r.Body); err != nil || !bytes.Contains(body, []byte(`"stream":true`)) {
+		resp.Body = io.NopCloser(strings.NewReader(`{"choices":[{"finish_reason":"stop","message":{"content":"a"}}]}`))
+		return resp, err
+	}
+	resp.Header.Set("Content-Type", "text/event-stream")
+	linger := reader(func([]byte) (int, error) {
+		<-r.Context().Done()
+		s.closed()
+		return 0, r.Context().Err()
+	})
+	resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(s.events), linger))
+	return resp, nil
+}
+
+// TestChunksThatWait: an answer whose connection was ended behind its end waits for memory as any other does.
+func TestChunksThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New(2<<20, 1<<20)
+		share, first, kept := b.Share("a"), b.Share("a"), b.Share("b")
+		event := fmt.Sprintf(`data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}`+"\n\n", strings.Repeat("x", 1<<10))
+		server := lingering{strings.Repeat(event, 100) + `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n", func() { fill(t, first, kept) }}
+		time.AfterFunc(endTime+time.Minute, first.End)
+		var answer Response
+		c := Client{HTTP: &http.Client{Transport: server}, Follow: func(Delta) {}}
+		again, err := c.followed(t.Context(), "http://a", body{[]byte("{}")}, &answer, share)
+		if err != nil || again || len(answer.Choices) != 1 || len(answer.Choices[0].Message.Content) != 100<<10 || share.Waited() != time.Minute {
+			t.Errorf("after %s: %v", share.Waited(), err)
+		}
+	})
+}
+
+// spending is a server that sends its first answer when the memory is spent.
+type spending struct {
+	http.RoundTripper
+	spend func()
+}
+
+func (s *spending) RoundTrip(r *http.Request) (*http.Response, error) {
+	if s.spend != nil {
+		s.spend()
+		s.spend = nil
+	}
+	return s.RoundTripper.RoundTrip(r)
+}
+
+// TestTimeOfTheSecondTry: a whole answer that is asked for behind a stream took its own time, without what the stream has waited for memory.
+func TestTimeOfTheSecondTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := answers
+		answers = memory.New(2<<20, 1<<20)
+		defer func() { answers = all }()
+		first, kept := answers.Share("http://a"), answers.Share("b")
+		server := &spending{lingering{`data: {"choices":[{"index":0,"delta":{"function_call":{"name":"f"}}}]}` + "\n\n", nil}, func() { fill(t, first, kept) }}
+		time.AfterFunc(time.Minute, first.End)
+		c := Client{HTTP: &http.Client{Transport: server}, Follow: func(Delta) {}}
+		answer, err := c.Complete(t.Context(), "http://a", Request{})
+		if err != nil || answer.took != 0 || answer.share.Waited() != time.Minute {
+			t.Errorf("it took %s: %v", answer.took, err)
+		}
+	})
+}
+
+// fill takes all of a budget: what is kept for one share, and what is left to the tenant of the other.
+func fill(t *testing.T, all, kept *memory.Share) {
+	if kept.Grow(t.Context(), 3<<18) != nil {
+		t.Error("nothing is kept for one share")
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for n := int64(1 << 20); n > 0; n /= 2 {
+		for all.Grow(over, n) == nil {
+		}
+	}
+}

@@ -321,6 +321,7 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 		fit = f.fitTokens
 	}
 	cut, failure := fit(asking, &client, c, at)
+	client.Follow = nil // what the server is asked behind the answer is not its words
 	defer func() {
 		if answer == nil {
 			cut.response.Done()
@@ -337,7 +338,7 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	}
 	f.settle(ctx, c, at, started, failure)
 	if client.Unstreamed {
-		f.learnStream(at, streamsNot)
+		f.noStreams(at)
 	}
 	if failure != nil {
 		return nil, failure
@@ -356,8 +357,8 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	if err != nil {
 		return nil, &inference.Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", at.url, err)}
 	}
-	if c.Follow != nil && a.Turn.TextOnly && (a.Response.Streamed() || !contradicts) {
-		f.lacksTokens(at, a.Response.Streamed())
+	if streamed := a.Response.Streamed(); len(a.Wrong) == 0 && c.Tokens == nil && (streamed || !contradicts) { // what is wrong for one run says nothing of the server
+		f.learnTokens(at, streamed, !a.Turn.TextOnly, c.Follow != nil)
 	}
 	f.metrics.sampled(at.url, &a.Turn)
 	if a.Turn.FinishReason == events.FinishUnknown {

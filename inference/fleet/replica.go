@@ -85,6 +85,8 @@ type replica struct {
 	engine   string // its kind, "" while that is not known
 	versions map[string]int64
 
+	noStreamAt time.Time // when it said last that it does not stream
+
 	until    time.Time       // it is not asked before
 	failures int             // in a row
 	callers  map[string]bool // whose requests have failed in a row since the circuit opened last

@@ -8,8 +8,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/inference/probe"
 )
 
 // streamer is a server that says what it is told to, one answer for each request; asked are these.
@@ -94,27 +97,43 @@ func TestStreamsCostNoTokens(t *testing.T) {
 	for name, c := range map[string]struct {
 		says []string
 		want string // for each request: s a stream, w a whole answer
+		cold bool   // the run samples otherwise than the model does
 	}{
-		"tokens in streams":       {[]string{withTokens, withTokens}, "ss"},
-		"refuses":                 {[]string{refusesStreams, wholeText, wholeText, wholeTokens}, "swww"},
-		"none in streams":         {[]string{textAlone, wholeTokens, wholeTokens}, "sww"},
-		"none at all":             {[]string{textAlone, wholeText, textAlone, textAlone}, "swss"},
-		"none once":               {[]string{textAlone, contradiction, wholeTokens}, "sww"},
-		"no streams":              {[]string{wholeTokens, wholeTokens}, "ss"},
-		"no streams and none":     {[]string{wholeText, wholeText}, "ss"},
-		"tokens of a whole one":   {[]string{contradiction, withTokens}, "ss"},
-		"a contradiction in both": {[]string{"data: " + contradictionChunk + "\n\n", wholeTokens}, "sw"},
+		"tokens in streams":       {[]string{withTokens, withTokens}, "ss", false},
+		"refuses":                 {[]string{refusesStreams, wholeText, wholeText, wholeTokens}, "swww", false},
+		"none in streams":         {[]string{textAlone, wholeTokens, wholeTokens}, "sww", false},
+		"none at all":             {[]string{textAlone, wholeText, textAlone, textAlone}, "swss", false},
+		"none once":               {[]string{textAlone, contradiction, wholeTokens}, "sww", false},
+		"no streams":              {[]string{wholeTokens, wholeTokens}, "ss", false},
+		"no streams and none":     {[]string{wholeText, wholeText}, "ss", false},
+		"tokens of a whole one":   {[]string{contradiction, withTokens}, "ss", false},
+		"a contradiction in both": {[]string{"data: " + contradictionChunk + "\n\n", wholeTokens}, "sw", false},
+		"none for a while":        {[]string{textAlone, wholeText, wholeTokens, wholeTokens}, "swsw", false},
+		"measured":                {[]string{withTokens, wholeTokens, wholeTokens, wholeTokens}, "swww", true},
+		"wrong for the run":       {[]string{withTokens, withTokens}, "ss", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, servers, hosts := streamers(t, c.says)
+			if name == "wrong for the run" {
+				d := f.distributions.of("http://" + hosts[0] + "/v1 p")
+				d.at, d.found.Temperature = time.Now(), probe.Raw
+			}
+			told := ""
 			for len(servers[0].says) > 0 {
 				ask := call("a", 4, hosts...)
-				ask.Follow, ask.TextOnly = func(inference.Delta) {}, true
+				ask.Follow, ask.TextOnly = func(d inference.Delta) { told += d.Content }, true
+				if c.cold {
+					ask.Sampling.Temperature = 0.5
+				}
+				told = ""
 				answer, err := f.Complete(t.Context(), ask)
 				if err != nil {
 					t.Fatal(err)
 				}
 				answer.Done()
+				if len(told) > 1 {
+					t.Errorf("told %q", told)
+				}
 			}
 			got := ""
 			for _, stream := range servers[0].asked {
@@ -128,3 +147,21 @@ func TestStreamsCostNoTokens(t *testing.T) {
 }
 
 const contradictionChunk = `{"prompt_token_ids":[1],"choices":[{"index":0,"delta":{"content":"a"},"token_ids":[2,3],"logprobs":{"content":[{"token":"a","logprob":-1}]},"finish_reason":"stop"}]}`
+
+// TestStreamsAreForgotten: what one answer has told of a server's streams is not taken as known for ever.
+func TestStreamsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, err := New(DefaultOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := target{replica: &replica{}}
+		f.noStreams(at)
+		for _, want := range []bool{false, true} {
+			time.Sleep(knownFor - time.Minute)
+			if f.streams(at) != want {
+				t.Errorf("asked for a stream: %t, want %t", !want, want)
+			}
+		}
+	})
+}

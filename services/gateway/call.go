@@ -131,7 +131,9 @@ func give(w *stream, d dialects.Dialect, a *ask, n *dialects.Answer) error {
 	if !a.Stream {
 		return reply(w, http.StatusOK, d.Whole(a.Request, n))
 	}
-	w.tells(d, a, n).End(n) // to who is gone or does not read, in vain; the turn is on the log
+	if err := w.tells(d, a, n).End(n); err != nil { // to who is gone or does not read, in vain; the turn is on the log
+		return problem(http.StatusBadGateway, events.ClassBadResponse, "turn %s: %v", n.ID, err)
+	}
 	return nil
 }
 

@@ -355,7 +355,7 @@ func (s *chatStream) chunk(delta chatMessage, logprobs *chatLogprobs, reason *st
 
 // Reason implements Stream.
 func (s *chatStream) Reason(text string) {
-	s.reasoning += len(text)
+	s.reasoning.WriteString(text)
 	for part := range parts(text) {
 		s.chunk(chatMessage{Reasoning: part}, nil, nil)
 	}
@@ -363,15 +363,18 @@ func (s *chatStream) Reason(text string) {
 
 // Say implements Stream.
 func (s *chatStream) Say(text string) {
-	s.content += len(text)
+	s.content.WriteString(text)
 	for part := range parts(text) {
 		s.chunk(chatMessage{Content: &part}, nil, nil)
 	}
 }
 
 // End implements Stream.
-func (s *chatStream) End(n *Answer) {
-	n = s.rest(s, n)
+func (s *chatStream) End(n *Answer) error {
+	n, err := s.rest(s, n)
+	if err != nil {
+		return err
+	}
 	for i, c := range n.Turn.ToolCalls {
 		s.chunk(chatMessage{ToolCalls: []chatCall{{Index: &i, ID: c.ID, Type: "function", Function: chatFunction{Name: c.Name}}}}, nil, nil)
 		for text := range parts(c.Arguments) {
@@ -386,6 +389,7 @@ func (s *chatStream) End(n *Answer) {
 		s.send(Piece{Data: last})
 	}
 	s.send(Piece{Data: "[DONE]"})
+	return nil
 }
 
 // Failure implements Dialect.

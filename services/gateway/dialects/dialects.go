@@ -5,7 +5,9 @@ package dialects
 
 import (
 	"encoding/json"
+	"errors"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
@@ -28,27 +30,35 @@ type Stream interface {
 	// Reason and Say tell what there is more of the thoughts, and of the text.
 	Reason(text string)
 	Say(text string)
-	// End tells what of a turn was not told yet, and ends the stream.
-	End(n *Answer)
+	// End tells what of a turn was not told yet, and ends the stream. Of a turn that says otherwise than the stream has, its error is ErrOtherwise: nothing more is told.
+	End(n *Answer) error
 }
 
-// told is what of an answer has left, in bytes; head is what the stream began with.
+// ErrOtherwise: the turn on the log is not what was told of it.
+var ErrOtherwise = errors.New("the stream said otherwise than the recorded turn does: read the turn, or ask again")
+
+// told is what of an answer has left; head is what the stream began with.
 type told struct {
 	head               *Answer
-	reasoning, content int
+	reasoning, content strings.Builder
 }
 
 // rest tells what of an answer was not told yet, and gives the answer as the stream names it.
-func (t *told) rest(s Stream, n *Answer) *Answer {
+func (t *told) rest(s Stream, n *Answer) (*Answer, error) {
+	thoughts, same := strings.CutPrefix(n.Reasoning, t.reasoning.String())
+	words, alike := strings.CutPrefix(n.Turn.Content, t.content.String())
+	if !same || !alike {
+		return nil, ErrOtherwise
+	}
 	named := *n
 	named.ID, named.Created = t.head.ID, t.head.Created
-	if left := n.Reasoning[t.reasoning:]; left != "" {
-		s.Reason(left)
+	if thoughts != "" {
+		s.Reason(thoughts)
 	}
-	if left := n.Turn.Content[t.content:]; left != "" {
-		s.Say(left)
+	if words != "" {
+		s.Say(words)
 	}
-	return &named
+	return &named, nil
 }
 
 // Piece is one event of a stream; a name is not given in all dialects.

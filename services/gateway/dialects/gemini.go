@@ -617,10 +617,10 @@ func (Gemini) Stream(a *Request, head *Answer, send func(Piece)) Stream {
 
 // Reason implements Stream.
 func (s *geminiStream) Reason(text string) {
-	s.reasoning += len(text)
 	if !s.thoughts {
 		return
 	}
+	s.reasoning.WriteString(text)
 	for part := range parts(text) {
 		s.send(Piece{Data: geminiHead(s.head, geminiText{part, true})})
 	}
@@ -628,21 +628,25 @@ func (s *geminiStream) Reason(text string) {
 
 // Say implements Stream.
 func (s *geminiStream) Say(text string) {
-	s.content += len(text)
+	s.content.WriteString(text)
 	for part := range parts(text) {
 		s.send(Piece{Data: geminiHead(s.head, geminiText{Text: part})})
 	}
 }
 
 // End implements Stream.
-func (s *geminiStream) End(n *Answer) {
-	n = s.rest(s, n)
+func (s *geminiStream) End(n *Answer) error {
+	n, err := s.rest(s, n)
+	if err != nil {
+		return err
+	}
 	for _, c := range n.Turn.ToolCalls {
 		s.send(Piece{Data: geminiHead(n, callPart(c))})
 	}
 	last := geminiHead(n, geminiText{})
 	last.end(n)
 	s.send(Piece{Data: last})
+	return nil
 }
 
 // geminiStates are the protocol's words for what went wrong.

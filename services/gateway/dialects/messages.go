@@ -327,21 +327,24 @@ func (s *messagesStream) stop() {
 
 // Reason implements Stream.
 func (s *messagesStream) Reason(text string) {
-	s.reasoning += len(text)
+	s.reasoning.WriteString(text)
 	s.begin("thinking", thinkingBlock{Type: "thinking"})
 	s.delta("thinking_delta", "thinking", text)
 }
 
 // Say implements Stream.
 func (s *messagesStream) Say(text string) {
-	s.content += len(text)
+	s.content.WriteString(text)
 	s.begin("text", textBlock{Type: "text"})
 	s.delta("text_delta", "text", text)
 }
 
 // End implements Stream.
-func (s *messagesStream) End(n *Answer) {
-	n = s.rest(s, n)
+func (s *messagesStream) End(n *Answer) error {
+	n, err := s.rest(s, n)
+	if err != nil {
+		return err
+	}
 	s.stop()
 	for _, c := range n.Turn.ToolCalls {
 		s.begin("tool_use", toolBlock{"tool_use", c.ID, c.Name, json.RawMessage("{}")})
@@ -353,6 +356,7 @@ func (s *messagesStream) End(n *Answer) {
 		"usage": messagesUsage{n.Turn.PromptTokens, n.Turn.CompletionTokens},
 	})
 	s.event("message_stop", map[string]any{})
+	return nil
 }
 
 // Failure implements Dialect.

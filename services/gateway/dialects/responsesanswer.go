@@ -159,7 +159,6 @@ type responsesStream struct {
 	a               *Request
 	emit            func(Piece)
 	sequence, index int
-	begun           map[string]int  // how many items of a type have begun
 	open            string          // the type of the item that is open, "" for none
 	id              string          // of that item
 	text            strings.Builder // and what it says
@@ -167,7 +166,7 @@ type responsesStream struct {
 
 // Stream implements Dialect.
 func (Responses) Stream(a *Request, head *Answer, send func(Piece)) Stream {
-	s := &responsesStream{told: told{head: head}, a: a, emit: send, begun: map[string]int{}}
+	s := &responsesStream{told: told{head: head}, a: a, emit: send}
 	s.send("response.created", map[string]any{"response": responsesHead(head, inProgress)})
 	s.send("response.in_progress", map[string]any{"response": responsesHead(head, inProgress)})
 	return s
@@ -186,17 +185,13 @@ func (s *responsesStream) data(part, field string, value any) map[string]any {
 
 const reasoningType, messageType = "reasoning", "message"
 
-// item begins an item, unless one of its type is open. A model that thinks again behind its first words has several.
+// item begins an item, unless one of its type is open.
 func (s *responsesStream) item(kind, prefix string) (begun bool) {
 	if s.open == kind {
 		return false
 	}
 	s.close()
 	s.open, s.id = kind, prefix+s.head.ID
-	if n := s.begun[kind]; n > 0 {
-		s.id += fmt.Sprintf("_%d", n)
-	}
-	s.begun[kind]++
 	return true
 }
 
@@ -209,9 +204,12 @@ func (s *responsesStream) done(item any) {
 	s.index++
 }
 
-// Reason implements Stream.
+// Reason implements Stream. Thoughts behind words have no place among the items that a client sends back as this turn's: the whole answer at the end has them.
 func (s *responsesStream) Reason(text string) {
-	s.reasoning += len(text)
+	if s.content.Len() > 0 {
+		return
+	}
+	s.reasoning.WriteString(text)
 	if s.item(reasoningType, "rs_") {
 		s.added(responsesReasoning{reasoningType, s.id, []responsesSummary{}})
 		s.send("response.reasoning_summary_part.added", s.data("summary_index", "part", responsesSummary{"summary_text", ""}))
@@ -224,7 +222,7 @@ func (s *responsesStream) Reason(text string) {
 
 // Say implements Stream.
 func (s *responsesStream) Say(text string) {
-	s.content += len(text)
+	s.content.WriteString(text)
 	if s.item(messageType, "msg_") {
 		s.added(responsesMessage{messageType, s.id, inProgress, "assistant", []responsesText{}})
 		s.send("response.content_part.added", s.data("content_index", "part", textOf("")))
@@ -265,8 +263,11 @@ func (s *responsesStream) call(done responsesCall) {
 }
 
 // End implements Stream.
-func (s *responsesStream) End(n *Answer) {
-	n = s.rest(s, n)
+func (s *responsesStream) End(n *Answer) error {
+	n, err := s.rest(s, n)
+	if err != nil {
+		return err
+	}
 	if n.Turn.Content == "" && len(n.Turn.ToolCalls) == 0 {
 		s.Say("")
 	}
@@ -276,6 +277,7 @@ func (s *responsesStream) End(n *Answer) {
 	}
 	whole := Responses{}.Whole(s.a, n).(responsesAnswer)
 	s.send("response."+whole.Status, map[string]any{"response": whole})
+	return nil
 }
 
 // Failure implements Dialect.

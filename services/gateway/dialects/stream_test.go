@@ -23,7 +23,8 @@ func randomText(r *rand.Rand) string {
 	return strings.Repeat([]string{"grün 漢字 🙂\n", "a", `{"x": "\"`}[r.IntN(3)], r.IntN(4)*[]int{1, 1, 700}[r.IntN(3)])
 }
 
-// TestStreamsSayWhatIsRecorded: in each dialect, however an answer came in parts, what its stream said is the whole answer's, and so are the end and the usage.
+// TestStreamsSayWhatIsRecorded: in each dialect, however an answer came in parts, what its stream said is the whole answer's, and so are the end and the usage. That of responses says no
+// thoughts behind words but in the whole answer at its end.
 func TestStreamsSayWhatIsRecorded(t *testing.T) {
 	r := rand.New(rand.NewPCG(41, 35))
 	for round := range 500 {
@@ -39,22 +40,55 @@ func TestStreamsSayWhatIsRecorded(t *testing.T) {
 			head := &Answer{ID: "r.x-s1", Model: "m", Created: time.Unix(2, 0)}
 			s := d.Stream(a, head, func(p Piece) { list = append(list, p) })
 			order := r.Perm(8)
-			reasoning, content := n.Reasoning, n.Turn.Content
+			reasoning, content, thought := n.Reasoning, n.Turn.Content, n.Reasoning
 			for _, k := range order { // thoughts may come behind words
 				from, tell := &reasoning, s.Reason
 				if k%2 == 0 {
 					from, tell = &content, s.Say
 				}
 				if cut := r.IntN(len(*from) + 1); cut > 0 && len(strings.ToValidUTF8((*from)[:cut], "")) == cut && len(strings.ToValidUTF8((*from)[cut:], "")) == len(*from)-cut {
+					if k%2 == 0 && content == n.Turn.Content { // the first words
+						thought = strings.TrimSuffix(n.Reasoning, reasoning)
+					}
 					tell((*from)[:cut])
 					*from = (*from)[cut:]
 				}
 			}
-			s.End(n)
+			if err := s.End(n); err != nil {
+				t.Fatalf("round %d, %T: %v", round, d, err)
+			}
 			told := *n
 			told.ID, told.Created = head.ID, head.Created
+			if (d == Responses{}) {
+				last := list[len(list)-1].Data.(map[string]any)["response"]
+				if got, want := wholeOf(t, last), wholeOf(t, d.Whole(a, &told)); got != want {
+					t.Fatalf("round %d: the stream ends with\n%.3000s\nthe whole answer is\n%.3000s", round, got, want)
+				}
+				told.Reasoning = thought
+			}
 			if got, want := gathered(t, list), wholeOf(t, d.Whole(a, &told)); got != want {
 				t.Fatalf("round %d, %T: the stream said\n%.3000s\nthe whole answer is\n%.3000s", round, d, got, want)
+			}
+		}
+	}
+}
+
+// TestStreamsThatSayOtherwise: what was told cannot be taken back. A turn that says anything else ends no stream, so that nobody takes it for the model's answer.
+func TestStreamsThatSayOtherwise(t *testing.T) {
+	for _, d := range []Dialect{Chat{}, Messages{}, Responses{}, Gemini{}} {
+		for _, said := range []string{"ab", "abd", "xbc", ""} {
+			for _, thought := range []bool{true, false} {
+				var list []Piece
+				s := d.Stream(&Request{Stream: true, thoughts: true}, &Answer{}, func(p Piece) { list = append(list, p) })
+				n, tell, into := &Answer{}, s.Say, (*string)(nil)
+				if into = &n.Turn.Content; thought {
+					tell, into = s.Reason, &n.Reasoning
+				}
+				tell("abc")
+				*into = said
+				if before := len(list); s.End(n) == nil || len(list) > before {
+					t.Errorf("%T: a stream that said abc ends with a turn of %q", d, said)
+				}
 			}
 		}
 	}
