@@ -34,7 +34,7 @@ type Stream interface {
 	End(n *Answer) error
 }
 
-// ErrOtherwise: the turn on the log is not what was told of it.
+// ErrOtherwise says that the turn on the log is not what was told of it.
 var ErrOtherwise = errors.New("the stream said otherwise than the recorded turn does: read the turn, or ask again")
 
 // told is what of an answer has left; head is what the stream began with.
