@@ -60,13 +60,20 @@ var pythonCalls = regexp.MustCompile(`^(\[\s*[A-Za-z_][\w.-]*\((?s:.*)\)\s*\]$|>
 // one of them, or is what the words are about.
 var ownFields = []string{`"arguments"`, `"tool_calls"`, `"function_call"`, `"action_input"`, `"tool_input"`, `"tool_uses"`}
 
-// namedObject is a call as GLM-4 writes it, and as those of others are once a server has taken their special tokens out: a name, and right
-// behind it or in the next line an object, bare or in a fence.
-var namedObject = regexp.MustCompile("^([A-Za-z_][\\w.-]*)(?::\\d+)?(?:\\[ARGS\\])?(?:\\r?\\n)?(?:```json\\s*)?(\\{(?s:.*)\\})(?:\\s*```)?$")
+// callName is what stands before the object of a call as GLM-4 writes it, and as those of others are once a server has taken their special tokens out:
+// a name, and right behind it or in the next line an object, bare or in a fence.
+var callName = regexp.MustCompile("^([A-Za-z_][\\w.-]*)(?::\\d+)?(?:\\[ARGS\\])?(?:\\r?\\n)?(?:```json\\s*)?$")
+
+// maxCallName is how long that may be, in bytes.
+const maxCallName = 200
 
 func isNamedObject(text string) bool {
-	found := namedObject.FindStringSubmatch(text)
-	return found != nil && found[1] != "json" && json.Valid([]byte(found[2]))
+	begin := strings.IndexByte(text, '{')
+	if begin < 0 || begin > maxCallName {
+		return false
+	}
+	found := callName.FindStringSubmatch(text[:begin])
+	return found != nil && found[1] != "json" && json.Valid([]byte(strings.TrimSuffix(text[begin:], "```")))
 }
 
 // bareCall reports whether a text, or a fenced block or the lines at its end, is calls and nothing else, as models write
