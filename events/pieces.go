@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// PieceSampled is a piece of an answer under way. Whoever asks for the turn next asks the server to go on behind it. The turn holds the tokens of all its pieces once it is sampled.
+// PieceSampled is a piece of an answer under way. The next request for the turn goes on behind it. The turn holds the tokens of all its pieces once it is sampled.
 type PieceSampled struct {
 	Turn int `json:"turn" jsonschema:"minimum=0"` // from 0
 	// Prompt is the PromptDigest of what the answer follows. Pieces behind another prompt are no part of it.

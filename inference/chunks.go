@@ -13,7 +13,7 @@ import (
 )
 
 // A chat's answer can come as a stream, too. Each chunk of it has what there is more of the message, of its tokens and of their log-probabilities. They are joined to the body that the server
-// would have answered with as a whole, which is then read as any other is. What the model says is told while it comes, all but its calls: what becomes of these follows from the end.
+// would have answered with as a whole, which is then read as any other is. Text and thoughts are told while they come. Calls are not: the end decides whether they count.
 
 // Delta is what there is more of an answer under way.
 type Delta struct {

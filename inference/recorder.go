@@ -65,7 +65,7 @@ func (r *recorder) rest(ctx context.Context, s *soFar) {
 	_ = r.piece(ctx, s) // what is not told is sampled again
 }
 
-// piece tells what is not told. What a server has sampled that has not named its prompt may follow another one.
+// piece tells what is not told. A server that has not named its prompt may have sampled behind another one.
 func (r *recorder) piece(ctx context.Context, s *soFar) error {
 	from := r.told - r.begin
 	if r.stopped || !s.named || from < 0 || from >= len(s.ids) {

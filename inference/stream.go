@@ -23,7 +23,7 @@ import (
 // An answer can come as a stream of server-sent events: each holds the tokens since the last one, with their log-probabilities, and the last one why the answer ended. Versions of the weights may
 // stand in any of them; where they are spans, these are of all tokens of the request so far.
 
-// streamed is an answer that its server may send so. What comes as a whole is read as such.
+// streamed is an answer that its server may send so. A whole answer is read as one.
 type streamed struct {
 	whole Response
 	soFar soFar

@@ -382,7 +382,7 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	return a, nil
 }
 
-// setNamed gives a turn the version that its server was asked for by name: the server's own label is that of its base. What was recorded of it before keeps its versions.
+// setNamed gives a turn the version that its server was asked for by name: the server's own label is that of its base. Recorded pieces of it keep their versions.
 func (a *Answer) setNamed(version int64) {
 	spans, n := a.Turn.VersionSpans, len(a.Turn.TokenIDs)
 	if spans == nil {

@@ -51,7 +51,7 @@ func TestFullPromptsAreNoFailures(t *testing.T) {
 	}
 }
 
-// TestVersionsOfPieces: what is recorded of an answer under way keeps the version that it was asked for by name, and the rest has its own. Where nobody said a version of it, it has the one that the
+// TestVersionsOfPieces: what is recorded of an answer under way keeps the version that it was asked for by name, and the rest has its own. Without a stated version the rest has the one that the
 // run pins, as a whole turn has; a server that reports another one in the end is still found out.
 func TestVersionsOfPieces(t *testing.T) {
 	for name, c := range map[string]struct {
