@@ -22,11 +22,21 @@ import (
 // beginAgain is how long a consumer that cannot be served, or a decider that failed, rests.
 var beginAgain = retry.Policy{First: time.Second, Most: 30 * time.Second}
 
-// serve works on one consumer until the context ends, among others of a group.
+// ensure finds or makes a durable consumer.
+type ensure func(ctx context.Context) (jetstream.Consumer, error)
+
+// serve works on one consumer of the topology table until the context ends, among others of a group.
 func (s *effectService) serve(ctx context.Context, group *sync.WaitGroup, spec topology.ConsumerSpec, route string) {
+	s.serveWith(ctx, group, spec, func(ctx context.Context) (jetstream.Consumer, error) {
+		return s.env.Log.EnsureConsumer(ctx, spec, route)
+	})
+}
+
+// serveWith is serve for a consumer that is made in another way.
+func (s *effectService) serveWith(ctx context.Context, group *sync.WaitGroup, spec topology.ConsumerSpec, ensure ensure) {
 	group.Go(func() {
 		_ = beginAgain.Keep(ctx, func() (bool, error) {
-			err := s.consume(ctx, spec, route)
+			err := s.consume(ctx, spec, ensure)
 			return ctx.Err() != nil, err
 		}, func(err error, wait time.Duration) {
 			s.env.Logger.Warn("consumer unavailable", "service", s.effect.Name, "stream", spec.Stream, "consumer", spec.Name, "retry_in", wait, "error", err)
@@ -43,14 +53,14 @@ func gone(err error) bool {
 func unserved(err error) bool { return gone(err) || errors.Is(err, eventlog.ErrClosed) }
 
 // consume hands the messages of one consumer to the handler until the context ends, the stream is deleted or the run is closed.
-func (s *effectService) consume(ctx context.Context, spec topology.ConsumerSpec, route string) error {
+func (s *effectService) consume(ctx context.Context, spec topology.ConsumerSpec, ensure ensure) error {
 	topic := spec.Stream + "/" + spec.Name
 	var current atomic.Value
 	subscriber := jetpubsub.NewSubscriber(jetpubsub.Config{
 		Conn: s.env.Log.JetStream().Conn(), Slots: s.slots.Tenant(tenantOf(spec)), Gone: unserved, Grace: graceTime, HandOver: handOver,
 		Requests: s.env.Log.Requests(requesterOf(spec)),
 		Ensure: func(ctx context.Context, _ string) (jetstream.Consumer, error) {
-			c, err := s.env.Log.EnsureConsumer(ctx, spec, route)
+			c, err := ensure(ctx)
 			if err == nil {
 				current.Store(&c)
 			}

@@ -137,3 +137,17 @@ func TestTwoIntakesServeStrangers(t *testing.T) {
 		return true
 	})
 }
+
+// TestConsumerOfAKilledIntake: an intake was killed while it served a run as a stranger. The consumer that it leaves behind holds up nobody whose run the next one knows.
+func TestConsumerOfAKilledIntake(t *testing.T) {
+	log := house(t)
+	known := submission{subject: "rondo.in.r.rollout.g000001-0.annotated", body: `{"text":"hm"}`}
+	queue, _ := topology.QueueOf(known.subject)
+	if _, err := log.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.Intake)[0].ForStrangers([]topology.Queue{queue}), ""); err != nil {
+		t.Fatal(err)
+	}
+	start(t, log)
+	if a := send(t, log, known); a.Error != "" {
+		t.Error(a.Error)
+	}
+}
