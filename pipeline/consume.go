@@ -19,8 +19,12 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 )
 
-// beginAgain is how long a consumer that cannot be served, or a decider that failed, rests.
-var beginAgain = retry.Policy{First: time.Second, Most: 30 * time.Second}
+var (
+	// beginAgain is how long a decider or a round that failed rests: it reads a run's log again.
+	beginAgain = retry.Policy{First: time.Second, Most: 30 * time.Second}
+	// serveAgain is how long a consumer that cannot be served rests. What waits at it may be somebody's who waits for an answer.
+	serveAgain = retry.Policy{First: time.Second, Most: 5 * time.Second}
+)
 
 // ensure finds or makes a durable consumer.
 type ensure func(ctx context.Context) (jetstream.Consumer, error)
@@ -35,7 +39,7 @@ func (s *effectService) serve(ctx context.Context, group *sync.WaitGroup, spec t
 // serveWith is serve for a consumer that is made in another way.
 func (s *effectService) serveWith(ctx context.Context, group *sync.WaitGroup, spec topology.ConsumerSpec, ensure ensure) {
 	group.Go(func() {
-		_ = beginAgain.Keep(ctx, func() (bool, error) {
+		_ = serveAgain.Keep(ctx, func() (bool, error) {
 			err := s.consume(ctx, spec, ensure)
 			return ctx.Err() != nil, err
 		}, func(err error, wait time.Duration) {

@@ -103,7 +103,7 @@ const messageSizeHeader = "Nats-Msg-Size"
 func (s *effectService) serveQueues(ctx context.Context, spec topology.ConsumerSpec) {
 	q := &queues{effectService: s, spec: spec, stream: topology.Stream(spec.Stream), strangers: newStrangers(), served: map[string]*servedQueue{}}
 	q.serving.Go(func() { q.serveStrangers(ctx) })
-	_ = beginAgain.Keep(ctx, func() (bool, error) {
+	_ = serveAgain.Keep(ctx, func() (bool, error) {
 		err := q.hear(ctx)
 		return ctx.Err() != nil, err
 	}, func(err error, wait time.Duration) {

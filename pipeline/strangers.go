@@ -128,7 +128,7 @@ func (q *queues) serveStrangers(ctx context.Context) {
 			}
 			if err != nil && ctx.Err() == nil {
 				q.env.Logger.Warn("submissions for unknown runs not served", "service", q.effect.Name, "stream", q.spec.Stream, "queues", len(strangers), "error", err)
-				retry.Sleep(ctx, beginAgain.First)
+				retry.Sleep(ctx, serveAgain.First)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,16 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert server.stdout is not None and server.stdin is not None
         yield f"s3://rondo/some/prefix?endpoint={server.stdout.readline().strip()}"
         server.stdin.close()
+
+
+@contextmanager
+def ending(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that ends with the block: behind a failure nobody waits for one that stands still."""
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 class Plane:

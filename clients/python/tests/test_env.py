@@ -12,6 +12,7 @@ import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from rondo.env.lease import EPISODES, RATINGS, take
 from rondo.objects import put_blob
 from rondo.workspace import workspace
 
-from .conftest import ROOT, Plane, until
+from .conftest import ROOT, Plane, ending, until
 from .environments import Guess, bisect, countdown
 from .model import serving
 
@@ -351,9 +352,9 @@ def test_what_cannot_go_on_is_the_machines_failure(
     plane.command("audit", run)
 
 
-def process(plane: Plane, run: str, name: str, journal: Path, die: int = 0) -> subprocess.Popen[str]:
+def process(plane: Plane, run: str, name: str, journal: Path, die: int = 0) -> AbstractContextManager[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "tests.environments", str(plane.dir), run, name, str(journal), str(die)]
-    return subprocess.Popen(command, cwd=Path(__file__).parents[1], stderr=subprocess.PIPE, text=True)
+    return ending(subprocess.Popen(command, cwd=Path(__file__).parents[1], stderr=subprocess.PIPE, text=True))
 
 
 def replaced(plane: Plane, run: str, name: str, journal: Path, die: int) -> int:

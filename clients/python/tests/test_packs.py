@@ -16,6 +16,8 @@ import rondo
 from rondo.directory import Directory
 from rondo.packs import MAX_PACKED
 
+from .conftest import ending
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -123,7 +125,7 @@ with ThreadPoolExecutor(8) as threads:
     list(threads.map(put, range(100000)))
 """
     acknowledged = []
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as writer:
+    with ending(subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)) as writer:
         assert writer.stdout
         for line in writer.stdout:
             acknowledged.append(line.strip())

@@ -11,7 +11,7 @@ import pytest
 
 import rondo
 
-from .conftest import Plane
+from .conftest import Plane, ending
 
 CLIENT = Path(__file__).resolve().parents[1]
 
@@ -94,7 +94,7 @@ def together(program: str, *arguments: str) -> None:
     ]
     said = []
     for process in processes:
-        with process:
+        with ending(process):
             said.append(process.communicate(timeout=300)[0])
     assert [process.returncode for process in processes] == [0, 0], "\n".join(said)
     assert all(told.strip().endswith("done") for told in said), said

@@ -14,7 +14,7 @@ import pytest
 
 import rondo
 
-from .conftest import Plane, bring
+from .conftest import Plane, bring, ending
 
 SCRIPT = """
 import sys, rondo
@@ -31,7 +31,8 @@ with rondo.Feed(sys.argv[2], "trainer", dir=sys.argv[1]) as feed:
 def test_an_interrupt_ends_a_wait(client: rondo.Client, plane: Plane) -> None:
     run = plane.open_run(client)
     command = [sys.executable, "-c", SCRIPT, str(plane.dir), run]
-    with subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    waiting = subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with ending(waiting) as process:
         assert process.stdout is not None and process.stdout.readline() == "waiting\n"
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
