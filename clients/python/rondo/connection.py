@@ -8,7 +8,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 import nats
@@ -46,21 +46,38 @@ async def within(work: Awaitable[T], seconds: float | None, what: str) -> T:
         raise TimeoutError(f"{what}: nothing within {seconds:g} s") from None
 
 
-async def end(*tasks: asyncio.Task[Any]) -> None:
+async def end(*tasks: asyncio.Future[Any]) -> None:
     """Cancel tasks until they are done: before Python 3.12, wait_for may swallow one cancellation."""
     while waiting := {task for task in tasks if not task.done()}:
         for task in waiting:
             task.cancel()
         await asyncio.wait(waiting, timeout=0.1)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # nobody else may ask for it
+
+
+async def cancellable(work: Coroutine[Any, Any, T] | asyncio.Future[T], seconds: float | None = None) -> T:
+    """Wait for some work that is of no use to whoever is cancelled meanwhile, and be cancelled at once.
+
+    Before Python 3.12, wait_for swallows a cancellation that comes with the result, also in a library: a loop would go on for ever.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    finally:
+        await end(task)
+    if task.cancelled():
+        raise asyncio.TimeoutError
+    return task.result()
 
 
 async def pause(seconds: float, event: asyncio.Event) -> bool:
     """Wait until an event is set, at most some seconds; whether it was."""
     try:
-        await asyncio.wait_for(event.wait(), seconds)
+        return await cancellable(event.wait(), seconds)
     except asyncio.TimeoutError:
         return False
-    return True
 
 
 class Link:
@@ -220,7 +237,11 @@ class Connection:
         try:
             urls = self._locate()
             self.problem = ConnectError(f"NATS at {redacted(urls)} gives no answer")
-            await link.dial(urls, access)
+            await cancellable(link.dial(urls, access))
+        except asyncio.CancelledError:
+            if link.live:
+                await link.close()
+            raise
         except (ConnectError, *BROKEN) as error:
             if isinstance(error, AuthorizationError) or "authorization" in str(error).lower():
                 raise ConnectError(f"NATS at {redacted(urls)} does not let this client in: check its credentials") from None
@@ -244,7 +265,7 @@ class Connection:
                 log.warning("the plane has not answered for %d s; asking again", COMPLAINT)
             link = await self.link()
             try:
-                answer = await asyncio.wait_for(await send(link), PATIENCE)
+                answer = await cancellable(await send(link), PATIENCE)
             except BROKEN as error:
                 log.debug("asking again: %r", error)
             else:

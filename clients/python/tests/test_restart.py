@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,3 +60,24 @@ def test_nobody_is_there() -> None:
     assert waits <= 2.0  # a program that is started beside its plane says how long it waits
     with pytest.raises(ValueError, match="nats needs store"):
         rondo.Client(nats="nats://127.0.0.1:1")
+
+
+def test_a_swallowed_cancellation_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Python 3.12 a refusal that comes with the end of the wait hides that it has ended."""
+
+    async def connect(*_: Any, **__: Any) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise ConnectionRefusedError from None
+
+    monkeypatch.setattr("nats.aio.client.Client.connect", connect)
+
+    async def dial() -> None:
+        dialling = asyncio.ensure_future(rondo.AsyncClient(nats="nats://127.0.0.1:1", store="/tmp", wait=0.1).open())
+        done, _ = await asyncio.wait({dialling}, timeout=30)
+        assert done, "the client still dials"
+        with pytest.raises(rondo.ConnectError, match=r"127\.0\.0\.1:1"):
+            await dialling
+
+    asyncio.run(dial())
