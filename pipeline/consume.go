@@ -23,7 +23,7 @@ var (
 	// beginAgain is how long a decider or a round that failed rests: it reads a run's log again.
 	beginAgain = retry.Policy{First: time.Second, Most: 30 * time.Second}
 	// serveAgain is how long a consumer that cannot be served rests. What waits at it may be somebody's who waits for an answer.
-	serveAgain = retry.Policy{First: time.Second, Most: 5 * time.Second}
+	serveAgain = retry.Policy{First: time.Second, Most: 10 * time.Second}
 )
 
 // ensure finds or makes a durable consumer.

@@ -22,6 +22,8 @@ const (
 	findEvery = 5 * time.Second
 	// queueRests is how long an empty queue is served.
 	queueRests = time.Minute
+	// giveWayAfter is how long the strangers' consumer may have the messages of a queue that is known: a round that goes on for no stranger ends sooner.
+	giveWayAfter = 300 * time.Millisecond
 )
 
 // queues serves the queues of a stream that is shared by senders: each has a consumer while something waits in it, or did a moment ago. Those of strangers
@@ -154,52 +156,43 @@ func (q *queues) serve(ctx context.Context, queue topology.Queue) (known bool) {
 	if ctx.Err() == nil {
 		serving, stop := context.WithCancel(ctx)
 		q.served[queue.Name] = &servedQueue{stop: stop, queue: queue, used: time.Now()}
-		q.serveWith(serving, &q.serving, q.spec.ForQueue(queue), func(ctx context.Context) (jetstream.Consumer, error) { return q.ensure(ctx, queue) })
+		var refused time.Time
+		q.serveWith(serving, &q.serving, q.spec.ForQueue(queue), func(ctx context.Context) (jetstream.Consumer, error) { return q.ensure(ctx, queue, &refused) })
 	}
 	return true
 }
 
-// ensure makes the consumer that a queue has alone. That of strangers gives way where it selects the queue's messages: another process may serve it that knows less, or have
-// been killed. Where it is this process that knows the queue no more, the queue becomes a stranger's.
-func (q *queues) ensure(ctx context.Context, queue topology.Queue) (jetstream.Consumer, error) {
-	consumer, err := q.ensureAlone(ctx, q.spec.ForQueue(queue), func() error {
-		if q.knows(queue) {
-			return q.removeConsumer(ctx, q.spec.ForStrangers(nil))
+// ensure makes the consumer that a queue has alone. That of strangers gives way where it goes on selecting the queue's messages: another process serves it that knows less, or was
+// killed. Where it is this process that knows the queue no more, the queue becomes a stranger's. refused is when the server last refused the consumer for that.
+func (q *queues) ensure(ctx context.Context, queue topology.Queue, refused *time.Time) (jetstream.Consumer, error) {
+	spec := q.spec.ForQueue(queue)
+	consumer, err := q.env.Log.EnsureConsumer(ctx, spec, "")
+	switch {
+	case !notUnique(err):
+		*refused = time.Time{}
+	case !q.knows(queue):
+		q.leaveToStrangers(queue)
+	case refused.IsZero(): // a round that ends by itself
+		*refused = time.Now()
+	case time.Since(*refused) >= giveWayAfter:
+		*refused = time.Now()
+		if err := q.removeConsumer(ctx, q.spec.ForStrangers(nil)); err != nil {
+			return nil, err
 		}
-		return errStranger
-	})
-	if errors.Is(err, errStranger) {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		if s := q.served[queue.Name]; s != nil {
-			s.stop()
-			delete(q.served, queue.Name)
-		}
-		q.strangers.add(queue)
+		return q.env.Log.EnsureConsumer(ctx, spec, "")
 	}
 	return consumer, err
 }
 
-// errStranger means that a queue that was known is a stranger's, and served as one.
-var errStranger = errors.New("its run is not open any more")
-
-// ensureAlone makes a consumer, and lets those give way that select messages which this one would.
-func (q *queues) ensureAlone(ctx context.Context, spec topology.ConsumerSpec, giveWay func() error) (jetstream.Consumer, error) {
-	consumer, err := q.env.Log.EnsureConsumer(ctx, spec, "")
-	if !notUnique(err) {
-		return consumer, err
+// leaveToStrangers ends the service of a queue that was known, and lets it be served as a stranger's.
+func (q *queues) leaveToStrangers(queue topology.Queue) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if s := q.served[queue.Name]; s != nil {
+		s.stop()
+		delete(q.served, queue.Name)
 	}
-	if err := giveWay(); err != nil {
-		return nil, err
-	}
-	return q.env.Log.EnsureConsumer(ctx, spec, "")
-}
-
-// notUnique reports whether another consumer of a work queue selects messages that this one would.
-func notUnique(err error) bool {
-	const filterNotUnique = 10100
-	var refused *jetstream.APIError
-	return errors.As(err, &refused) && refused.ErrorCode == filterNotUnique
+	q.strangers.add(queue)
 }
 
 // knows reports whether a queue is one of those of open runs and their policies, of which there is a bounded number.

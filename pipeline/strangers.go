@@ -138,7 +138,13 @@ func (q *queues) serveStrangers(ctx context.Context) {
 // more, or others have waited for a turn.
 func (q *queues) round(ctx context.Context, queues []topology.Queue) (done bool, err error) {
 	spec := q.spec.ForStrangers(queues)
-	consumer, err := q.ensureAlone(ctx, spec, func() error { return q.removeConsumers(ctx, queues) }) // they were known once
+	consumer, err := q.env.Log.EnsureConsumer(ctx, spec, "")
+	if notUnique(err) { // they were known once
+		if err := q.removeConsumers(ctx, queues); err != nil {
+			return false, err
+		}
+		consumer, err = q.env.Log.EnsureConsumer(ctx, spec, "")
+	}
 	if err != nil {
 		return false, err
 	}
@@ -158,6 +164,13 @@ func (q *queues) round(ctx context.Context, queues []topology.Queue) (done bool,
 		return done, nil // the server removes the consumer
 	}
 	return done, errors.Join(err, q.removeConsumer(ctx, spec))
+}
+
+// notUnique reports whether another consumer of a work queue selects messages that this one would.
+func notUnique(err error) bool {
+	const filterNotUnique = 10100
+	var refused *jetstream.APIError
+	return errors.As(err, &refused) && refused.ErrorCode == filterNotUnique
 }
 
 // dealtWith reports whether a consumer has nothing to do any more, and whether nothing waits in queues then: another process may have made it, for others.

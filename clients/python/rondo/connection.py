@@ -48,13 +48,14 @@ async def within(work: Awaitable[T], seconds: float | None, what: str) -> T:
 
 async def end(*tasks: asyncio.Future[Any]) -> None:
     """Cancel tasks until they are done: before Python 3.12, wait_for may swallow one cancellation."""
-    while waiting := {task for task in tasks if not task.done()}:
+    live = {task for task in tasks if not task.done()}
+    while waiting := {task for task in live if not task.done()}:
         for task in waiting:
             task.cancel()
         await asyncio.wait(waiting, timeout=0.1)
-    for task in tasks:
+    for task in live:
         if not task.cancelled():
-            task.exception()  # nobody else may ask for it
+            task.exception()  # nobody else may ask how it took its end
 
 
 async def cancellable(work: Coroutine[Any, Any, T] | asyncio.Future[T], seconds: float | None = None) -> T:
@@ -84,7 +85,7 @@ class Link:
     """One live connection. All answers come to one inbox and are told apart by the last token of their subject."""
 
     def __init__(self) -> None:
-        self._nats = NATS()
+        self._nats, self._abandoned = NATS(), False
         self._inbox = ""
         self._waiting: dict[str, asyncio.Future[Msg]] = {}
         self._asked: dict[str, str] = {}  # by the answer's token, the subject that was asked
@@ -115,6 +116,8 @@ class Link:
             raise
         self._inbox = self._nats.new_inbox()
         await self._nats.subscribe(self._inbox + ".*", cb=self._route)
+        if self._abandoned:  # whoever dialled was cancelled
+            await self._nats.close()
 
     @property
     def live(self) -> bool:
@@ -122,8 +125,10 @@ class Link:
         return bool(self._nats.is_connected)
 
     async def close(self) -> None:
-        """Disconnect."""
-        await self._nats.close()
+        """Disconnect, or do so as soon as it is connected."""
+        self._abandoned = True
+        if self.live:
+            await self._nats.close()
 
     def expect(self) -> tuple[str, asyncio.Future[Msg]]:
         """Make a subject to which one answer comes."""
@@ -239,8 +244,7 @@ class Connection:
             self.problem = ConnectError(f"NATS at {redacted(urls)} gives no answer")
             await cancellable(link.dial(urls, access))
         except asyncio.CancelledError:
-            if link.live:
-                await link.close()
+            await link.close()
             raise
         except (ConnectError, *BROKEN) as error:
             if isinstance(error, AuthorizationError) or "authorization" in str(error).lower():
