@@ -10,6 +10,7 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 	"github.com/rondo-rl/rondo/tasks"
+	"github.com/rondo-rl/rondo/tests/nightly"
 )
 
 // instance is one of SWE-bench's kind, made ready to be attacked.
@@ -105,8 +106,8 @@ func TestAttacksOnPython(t *testing.T) {
 		})
 	}
 	// Lists of Django's tests name a test by its description where it has one.
-	const title = "Dashes at both ends are dropped."
-	programs["unittest, described"] = prepare(t, "testdata/instances.jsonl", "testdata/repos/slugs", func(i *Instance) {
+	const described, title = "unittest, described", "Dashes at both ends are dropped."
+	programs[described] = prepare(t, "testdata/instances.jsonl", "testdata/repos/slugs", func(i *Instance) {
 		i.TestPatch = strings.Replace(strings.Replace(i.TestPatch, "+7,9 @@", "+7,10 @@", 1), "    def test_edges(self):\n", "    def test_edges(self):\n+        \"\"\""+title+"\"\"\"\n", 1)
 		i.FailToPass = Names{title}
 	})
@@ -114,7 +115,7 @@ func TestAttacksOnPython(t *testing.T) {
 		for name, commands := range map[string]string{"the fix": fix, "a commit of the fix": fix + "; git -c user.name=a -c user.email=a commit -qam fixed"} {
 			t.Run(program+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				for range 3 {
+				for range nightly.Count(1, 3) {
 					if reward, class, log := i.score(t, commands); reward != 1 {
 						t.Fatalf("reward %g %s: %s", reward, class, log)
 					}
@@ -122,6 +123,10 @@ func TestAttacksOnPython(t *testing.T) {
 			})
 		}
 		for name, a := range pythonAttacks {
+			// By day the attacks that know the description or move it: to the others a test with one is a test.
+			if program == described && !nightly.On() && !strings.Contains(a.commands, title) && !strings.Contains(a.commands, "__doc__") {
+				continue
+			}
 			t.Run(program+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				if reward, class, log := i.attack(t, a.commands); reward != 0 || a.class != "" && class != a.class && program != "junit" {
