@@ -275,7 +275,7 @@ func (t *llamaTurn) native(ctx context.Context, path string, request, answer any
 // lacks says what a server needs that refuses these paths.
 func (t *llamaTurn) lacks(err error) error {
 	var f *Failure
-	if !errors.As(err, &f) || f.Status != http.StatusNotFound && f.Status != http.StatusNotImplemented {
+	if t.chats || !errors.As(err, &f) || f.Status != http.StatusNotFound && f.Status != http.StatusNotImplemented {
 		return err
 	}
 	f.Err = fmt.Errorf("%w. endpoint_api is tokens: llama.cpp must serve /apply-template, /tokenize, /detokenize, /completion and /v1/chat/completions at %s, with a chat template (--jinja); "+

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -26,24 +25,10 @@ type sglangTurn struct {
 }
 
 func (t *sglangTurn) render(ctx context.Context, messages []Message, prompts bool) ([]int32, error) {
-	body := map[string]any{"model": t.request.Model, "messages": messages, "add_generation_prompt": prompts}
-	if len(t.request.Tools) > 0 {
-		body["tools"] = t.request.Tools
-	}
-	kwargs := maps.Clone(t.request.TemplateKwargs)
-	if effort, told := t.request.Extra["reasoning_effort"]; told { // as in a chat
-		if kwargs == nil {
-			kwargs = map[string]any{}
-		}
-		kwargs["reasoning_effort"] = effort
-	}
-	if len(kwargs) > 0 {
-		body["chat_template_kwargs"] = kwargs
-	}
 	var answer struct {
 		Tokens tokenIDs `json:"tokens"`
 	}
-	if err := t.native(ctx, t.base+"/tokenize", body, &answer); err != nil {
+	if err := t.native(ctx, t.base+"/tokenize", t.chatOf(messages, prompts), &answer); err != nil {
 		return nil, err
 	}
 	return rendered(t.base+"/tokenize", answer.Tokens)
@@ -200,7 +185,7 @@ func (t *sglangTurn) read(ctx context.Context, answer *Response) error {
 func (t *sglangTurn) native(ctx context.Context, url string, request, answer any) error {
 	err := t.post(ctx, url, request, answer)
 	var f *Failure
-	if !errors.As(err, &f) || f.Status != http.StatusNotFound && !(f.Status == http.StatusBadRequest && strings.HasSuffix(url, "/tokenize") && f.Overflow == nil) {
+	if t.chats || !errors.As(err, &f) || f.Status != http.StatusNotFound && !(f.Status == http.StatusBadRequest && strings.HasSuffix(url, "/tokenize") && f.Overflow == nil) {
 		return err
 	}
 	f.Err = fmt.Errorf("%w. endpoint_api is tokens: SGLang must render messages at /v1/tokenize (0.5.23 or later, with the model's own chat template and no --chat-template of another kind); "+

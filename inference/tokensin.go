@@ -29,6 +29,8 @@ const (
 type Conversation struct {
 	// Engine is the server's kind, as Client.Engine finds it. Others than those that are known are asked as vLLM is.
 	Engine string
+	// Chat: turns are asked for as messages, so that no tokens are known.
+	Chat bool
 	// Request holds the whole conversation as messages, the new ones behind the last answer.
 	Request Request
 	// Known are the tokens up to the end of the last sample, and Samples the answers among them; none where the turn begins a segment.
@@ -70,6 +72,7 @@ type turn struct {
 	*Client
 	base    string // with /v1
 	root    string // without
+	chats   bool   // the turn is asked for as messages
 	request Request
 	share   *memory.Share
 	// seed is that of the answer's first request, and recorder tells its pieces; both may be nil.
@@ -92,7 +95,7 @@ func (t *turn) post(ctx context.Context, url string, request, answer any) error 
 }
 
 func (c *Client) engine(base string, conv Conversation, share *memory.Share, r *recorder) engine {
-	t := turn{c, base, strings.TrimSuffix(base, "/v1"), conv.Request, share, conv.Request.Seed, r}
+	t := turn{c, base, strings.TrimSuffix(base, "/v1"), conv.Chat, conv.Request, share, conv.Request.Seed, r}
 	switch conv.Engine {
 	case EngineLlamaCPP:
 		return &llamaTurn{turn: t}
@@ -170,16 +173,27 @@ func (conv Conversation) dropped() string {
 		return ""
 	}
 	for _, field := range slices.Sorted(maps.Keys(conv.Request.Extra)) {
-		if field == "tool_choice" {
-			if choice, err := Encode(conv.Request.Extra[field]); err != nil || string(choice) != `"auto"` {
-				return field
-			}
+		if field == "tool_choice" && conv.toolChoice() != `"auto"` {
+			return field
 		}
 		if runfile.Constraining(field) && !known(field) {
 			return field
 		}
 	}
 	return ""
+}
+
+// toolChoice is how the model is to choose a tool, in JSON.
+func (conv Conversation) toolChoice() string {
+	value, set := conv.Request.Extra["tool_choice"]
+	if !set {
+		return `"auto"`
+	}
+	choice, err := Encode(value)
+	if err != nil {
+		return err.Error()
+	}
+	return string(choice)
 }
 
 // sampler asks an engine for answers, and reads what they have beside their tokens.
@@ -275,6 +289,25 @@ func (conv Conversation) goesOn() bool {
 	}
 	n := len(conv.Samples)
 	return n > 0 && token == len(conv.Known) && conv.Samples[n-1].Begin < token
+}
+
+// chatOf is a request for the tokens of messages, as a chat has them.
+func (t *turn) chatOf(messages []Message, prompts bool) map[string]any {
+	body := map[string]any{"model": t.request.Model, "messages": messages, "add_generation_prompt": prompts}
+	if len(t.request.Tools) > 0 {
+		body["tools"] = t.request.Tools
+	}
+	kwargs := maps.Clone(t.request.TemplateKwargs)
+	if effort, told := t.request.Extra["reasoning_effort"]; told { // as in a chat
+		if kwargs == nil {
+			kwargs = map[string]any{}
+		}
+		kwargs["reasoning_effort"] = effort
+	}
+	if len(kwargs) > 0 {
+		body["chat_template_kwargs"] = kwargs
+	}
+	return body
 }
 
 // rendered checks the tokens of a rendering.

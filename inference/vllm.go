@@ -14,6 +14,7 @@ import (
 //
 //	POST /v1/chat/completions/render    a chat request; answers with the request for the next one: token_ids, sampling_params, parse_context
 //	POST /inference/v1/generate         answers with choices[].token_ids and logprobs, and in output_mode "derender" with the message; streams them in output_mode "tokens"
+//	POST /tokenize                      the messages and tools of a chat; answers with their tokens, also without the path of tokens
 //	POST /v1/chat/completions/derender  answers with the message: for 0.32, whose rendering has no parse_context and whose generate refuses output_mode "derender"
 //
 // Versions differ in how an entry of logprobs names its token: token_id, or token "token_id:N", or its text.
@@ -26,6 +27,15 @@ type vllmTurn struct {
 const renderPath = "/chat/completions/render"
 
 func (t *vllmTurn) render(ctx context.Context, messages []Message, prompts bool) ([]int32, error) {
+	if t.chats {
+		var answer struct {
+			Tokens tokenIDs `json:"tokens"`
+		}
+		if err := t.post(ctx, t.root+"/tokenize", t.chatOf(messages, prompts), &answer); err != nil {
+			return nil, err
+		}
+		return rendered(t.root+"/tokenize", answer.Tokens)
+	}
 	request := t.request
 	request.Messages, request.MaxTokens, request.AddGenerationPrompt = messages, 1, &prompts // a rendering for a longer answer could be refused
 	var answer rendering

@@ -50,18 +50,14 @@ func (g *Gateway) Agent(run, id string) *Agent {
 		return t, nil
 	}
 	talk := func(path string, d dialects.Dialect, call func(w *stream, r *http.Request, t *tenant) error) {
-		a.mux.HandleFunc("POST "+path, g.handler("agent POST "+path, d, enter,
-			func(w *stream, r *http.Request, t *tenant) error {
-				err := call(w, r, t)
-				a.heard(r.Context(), err)
-				return err
-			}))
+		a.mux.HandleFunc("POST "+path, g.handler("agent POST "+path, d, enter, call))
 	}
 	for path, d := range map[string]dialects.Dialect{
 		"/v1/chat/completions": dialects.Chat{}, "/v1/responses": dialects.Responses{}, "/v1/messages": dialects.Messages{},
 	} {
 		talk(path, d, func(w *stream, r *http.Request, t *tenant) error { return g.call(w, r, t, d) })
 	}
+	talk("/v1/messages/count_tokens", dialects.MessagesCount{}, g.countMessages)
 	talk("/v1beta/models/{method...}", dialects.Gemini{}, g.gemini)
 	talk("/v1/models/{method...}", dialects.Gemini{}, g.gemini)
 	a.mux.HandleFunc("GET /v1/models", g.handler("agent GET /v1/models", dialects.Chat{}, enter, g.models))
@@ -188,8 +184,11 @@ func (a *Agent) fail(err error) {
 	}
 }
 
-// heard notes what became of a request. One whose client left before the answer became nothing.
+// heard notes what became of a request of the model, of no agent nothing. One whose client left before the answer became nothing.
 func (a *Agent) heard(ctx context.Context, err error) {
+	if a == nil {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ended.Requests++

@@ -13,6 +13,7 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/inference/fleet"
+	"github.com/rondo-rl/rondo/inference/memory"
 	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
 
@@ -49,23 +50,13 @@ const withheldHeader = "Rondo-Withheld-Tools"
 // call answers one call of a harness. A client that wants a stream reads what the model says while the server sends it, where that streams, too.
 // No answer is complete before its turn is on the log, and so is each call of a tool before a client sees it: nobody acts on what is not recorded.
 // It has a slot, and the rollout's turns in memory, only when its request is there as a whole: a client that takes its time holds neither.
-func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialects.Dialect) error {
-	if err := g.exists(r, t); err != nil {
-		return err
-	}
-	if err := t.may(time.Now()); err != nil {
-		return err
-	}
-	share := g.memory.Share(t.Name)
-	defer share.End()
-	body, err := body(w, r, share, maxBody)
+func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialects.Dialect) (err error) {
+	defer func() { t.agent.heard(r.Context(), err) }()
+	share, body, end, err := g.receive(w, r, t)
 	if err != nil {
 		return err
 	}
-	if err := t.begin(time.Now()); err != nil {
-		return err
-	}
-	defer t.end()
+	defer end()
 	var a *ask
 	if t.agent.recalls() { // what is recorded is there at once, and takes no slot
 		if a, err = decode(r.Context(), share, d, body); err != nil {
@@ -115,6 +106,28 @@ func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialects.Dialect
 	}
 	defer n.sampled.Done()
 	return give(w, d, a, n.Answer)
+}
+
+// receive reads the request of a call that a tenant may make, until end is called.
+func (g *Gateway) receive(w *stream, r *http.Request, t *tenant) (share *memory.Share, text []byte, end func(), err error) {
+	if err := g.exists(r, t); err != nil {
+		return nil, nil, nil, err
+	}
+	if err := t.may(time.Now()); err != nil {
+		return nil, nil, nil, err
+	}
+	share = g.memory.Share(t.Name)
+	if text, err = body(w, r, share, maxBody); err == nil {
+		err = t.begin(time.Now())
+	}
+	if err != nil {
+		share.End()
+		return nil, nil, nil, err
+	}
+	return share, text, func() {
+		t.end()
+		share.End()
+	}, nil
 }
 
 func (a *ask) tellWithheld(w *stream) {

@@ -28,7 +28,7 @@ func (g *Gateway) endpoints() []endpoint {
 	chat := dialects.Chat{}
 	gemini := func(version string) endpoint {
 		return endpoint{pattern: "POST /rollouts/{id}/" + version + "/models/{method...}", dialect: dialects.Gemini{}, serve: g.gemini, status: http.StatusOK,
-			summary: "Sample a turn, as Gemini's generateContent and streamGenerateContent"}
+			summary: "Sample a turn, as Gemini's generateContent and streamGenerateContent, or count the tokens of its prompt, as countTokens"}
 	}
 	return []endpoint{
 		{pattern: "POST /rollouts", dialect: chat, serve: g.start, status: http.StatusCreated, asks: startAsk{}, answers: started{}, summary: "Start a rollout, and its group when it is the first one"},
@@ -46,6 +46,8 @@ func (g *Gateway) endpoints() []endpoint {
 		talk("chat/completions", "OpenAI's chat completions", chat),
 		talk("responses", "OpenAI's responses", dialects.Responses{}),
 		talk("messages", "Anthropic's messages", dialects.Messages{}),
+		{pattern: "POST /rollouts/{id}/v1/messages/count_tokens", dialect: dialects.MessagesCount{}, serve: g.countMessages, status: http.StatusOK,
+			summary: "Count the tokens of a prompt, as Anthropic's count_tokens"},
 		gemini("v1beta"),
 		gemini("v1"), // which the newer clients ask where an address is set
 	}
@@ -55,7 +57,12 @@ func (g *Gateway) endpoints() []endpoint {
 func (g *Gateway) gemini(w *stream, r *http.Request, t *tenant) error {
 	d, err := dialects.GeminiMethod(r.PathValue("method"), r.URL.Query())
 	if err != nil {
-		return problem(http.StatusNotFound, "not_found", "%v", err)
+		err = problem(http.StatusNotFound, "not_found", "%v", err)
+		t.agent.heard(r.Context(), err)
+		return err
+	}
+	if counting, is := d.(dialects.Counting); is {
+		return g.count(w, r, t, counting)
 	}
 	return g.call(w, r, t, d)
 }

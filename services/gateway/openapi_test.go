@@ -46,7 +46,7 @@ func operation(e endpoint) object {
 		parameters = append(parameters, object{"name": "id", "in": "path", "required": true, "schema": object{"type": "string"}, "description": "what POST /rollouts has answered, RUN.ROLLOUT"})
 	}
 	if strings.Contains(e.pattern, "{method...}") {
-		parameters = append(parameters, object{"name": "method", "in": "path", "required": true, "schema": object{"type": "string"}, "description": "MODEL:generateContent, or MODEL:streamGenerateContent with alt=sse"})
+		parameters = append(parameters, object{"name": "method", "in": "path", "required": true, "schema": object{"type": "string"}, "description": "MODEL:generateContent, MODEL:streamGenerateContent with alt=sse, or MODEL:countTokens"})
 	}
 	if e.repeatable {
 		parameters = append(parameters, object{"name": keyHeader, "in": "header", "schema": object{"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},

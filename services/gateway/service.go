@@ -43,6 +43,8 @@ type Gateway struct {
 	gate    *gate
 	memory  *memory.Budget
 	locks   locks
+	// counts has a place for each prompt whose tokens are counted.
+	counts  chan struct{}
 	metrics *metrics
 	mux     *http.ServeMux
 }
@@ -62,7 +64,7 @@ func New(env pipeline.Env, servers *fleet.Fleet, opts Options) (*Gateway, error)
 	}
 	g := &Gateway{
 		log: env.Log, logger: env.Logger, opts: opts, tenants: tenants, metrics: m, gate: newGate(opts.Slots, opts.Waiting, m),
-		servers: servers, memory: newMemory(), mux: http.NewServeMux(),
+		servers: servers, memory: newMemory(), mux: http.NewServeMux(), counts: make(chan struct{}, mostCounts),
 	}
 	g.mux.HandleFunc("GET /healthz", g.health)
 	g.mux.HandleFunc("GET /openapi.json", describe)
@@ -71,7 +73,7 @@ func New(env pipeline.Env, servers *fleet.Fleet, opts Options) (*Gateway, error)
 	}
 	g.handle("/", dialects.Chat{}, func(_ *stream, r *http.Request, _ *tenant) error {
 		return problem(http.StatusNotFound, "not_found", "no %s %.200s here: GET /openapi.json lists what there is: POST /rollouts, GET /rollouts/ID and turns, "+
-			"POST /rollouts/ID/finish, exec, read and write, and below /rollouts/ID/v1 chat/completions, messages, responses, models and models/NAME:generateContent", r.Method, r.URL.Path)
+			"POST /rollouts/ID/finish, exec, read and write, and below /rollouts/ID/v1 chat/completions, messages, messages/count_tokens, responses, models and models/NAME:generateContent", r.Method, r.URL.Path)
 	})
 	return g, nil
 }

@@ -4,14 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
 
-// byTokens makes the conversation of a call that is asked for as tokens: those of the turn that it
-// goes on with, up to that turn's own end, are known. Where the tools are others, nothing is. Its
-// error says what of the request has no place in a prompt of tokens.
+// byTokens makes the conversation of a call that is asked for, or counted, as tokens: those of the
+// turn that it goes on with, up to that turn's own end, are known. Where the tools are others, or the
+// run asks for chats, nothing is. Its error says what of the request has no place in a prompt of tokens.
 func (a *ask) byTokens(ro *rollout, seed int64) (func(model string) inference.Conversation, error) {
 	messages, err := a.read()
 	if err != nil {
@@ -21,7 +22,7 @@ func (a *ask) byTokens(ro *rollout, seed int64) (func(model string) inference.Co
 	if err != nil {
 		return nil, err
 	}
-	conv := inference.Conversation{Request: inference.Request{
+	conv := inference.Conversation{Chat: ro.cfg.EndpointAPI != runfile.APITokens, Request: inference.Request{
 		Messages: messages, Tools: tools,
 		Sample: inference.NewSample(a.sampling), Seed: inference.NewSeed(a.sampling, seed), Extra: map[string]any{},
 		Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true, ReturnWeightVersions: true,
@@ -40,7 +41,7 @@ func (a *ask) byTokens(ro *rollout, seed int64) (func(model string) inference.Co
 	for field, value := range a.sampling.ExtraBody {
 		conv.Request.Extra[field] = value
 	}
-	if a.after >= 0 && ro.Turns[a.after].Root == a.base {
+	if !conv.Chat && a.after >= 0 && ro.Turns[a.after].Root == a.base {
 		t := newTree(ro.Turns)
 		conv.Known, conv.Samples = t.known(a.after, a.ends)
 		if t.tip(t.of[a.after]) == a.after { // what begins a segment has all that is in it

@@ -174,7 +174,7 @@ func probe() error {
 	began := time.Now()
 	for _, path := range []string{"/", "/rollouts", "/rollouts/r.g000001-0/v1/chat/completions",
 		"/rollouts/r.g000001-1/finish", "/rollouts/r.xother-0/exec", "/v1/telemetry",
-		"/v1beta/models/x:countTokens", "/healthz", "/openapi.json"} {
+		"/v1beta/models/x:embedContent", "/healthz", "/openapi.json"} {
 		status, text, err := request(http.MethodPost, base+path, map[string]any{"messages": []any{}})
 		if err != nil || status != http.StatusNotFound {
 			return fmt.Errorf("%s: %d %s %v", path, status, text, err)

@@ -22,6 +22,8 @@ type backend struct {
 	mu   sync.Mutex
 	asks []ask
 	next func(n int, a ask) said
+	// uncounting is the status with which it answers who asks for a number of tokens; 0 counts them.
+	uncounting int
 }
 
 // ask is a request that came.
@@ -128,8 +130,13 @@ func (b *backend) complete(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var a ask
-	if err := json.NewDecoder(r.Body).Decode(&a); err != nil || r.URL.Path != "/v1/chat/completions" {
+	counts := r.URL.Path == "/tokenize"
+	if err := json.NewDecoder(r.Body).Decode(&a); err != nil || !counts && r.URL.Path != "/v1/chat/completions" {
 		b.t.Errorf("%s: %v", r.URL.Path, err)
+	}
+	if counts {
+		b.tokenize(w, a)
+		return
 	}
 	a.leave = r.Context().Done()
 	b.mu.Lock()
@@ -157,6 +164,17 @@ func (b *backend) complete(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	w.Write(body)
+}
+
+// tokenize answers with the tokens of a chat.
+func (b *backend) tokenize(w http.ResponseWriter, a ask) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.uncounting != 0 {
+		w.WriteHeader(b.uncounting)
+		return
+	}
+	json.NewEncoder(w).Encode(map[string]any{"tokens": promptOf(a)})
 }
 
 // stream sends an answer as vLLM does, in chunks.

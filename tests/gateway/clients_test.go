@@ -176,7 +176,7 @@ func TestOtherDialects(t *testing.T) {
 			}
 		}
 	}
-	for method, want := range map[string]string{"any:countTokens": "countTokens", "any:streamGenerateContent": "alt=sse", ":generateContent": "MODEL", "any": "MODEL"} {
+	for method, want := range map[string]string{"any:embedContent": "embedContent", "any:streamGenerateContent": "alt=sse", ":generateContent": "MODEL", "any": "MODEL"} {
 		got := p.post("/rollouts/"+m.ID+"/v1beta/models/"+method, `{"contents":[{"parts":[{"text":"a"}]}]}`, http.StatusNotFound, nil)
 		if !strings.Contains(string(got.body), want) || !strings.Contains(string(got.body), `"NOT_FOUND"`) {
 			t.Errorf("%s: %s", method, got.body)

@@ -20,20 +20,22 @@ type Gemini struct {
 }
 
 // GeminiMethod reads the end of a path, MODEL:METHOD, and the query behind it.
-func GeminiMethod(path string, query url.Values) (Gemini, error) {
+func GeminiMethod(path string, query url.Values) (Dialect, error) {
 	at := strings.LastIndex(path, ":")
 	model, method := path[:max(at, 0)], path[at+1:]
 	switch {
 	case model == "" || len(model) > maxName:
-		return Gemini{}, fmt.Errorf("%.150q: want MODEL:generateContent or MODEL:streamGenerateContent", path)
+		return nil, fmt.Errorf("%.150q: want MODEL:generateContent, MODEL:streamGenerateContent or MODEL:countTokens", path)
 	case method == "generateContent":
 		return Gemini{Model: model}, nil
 	case method == "streamGenerateContent" && query.Get("alt") == "sse":
 		return Gemini{Model: model, Streamed: true}, nil
 	case method == "streamGenerateContent":
-		return Gemini{}, errors.New("streamGenerateContent: only as server-sent events: put ?alt=sse behind it")
+		return nil, errors.New("streamGenerateContent: only as server-sent events: put ?alt=sse behind it")
+	case method == "countTokens":
+		return GeminiCount{Gemini{Model: model}}, nil
 	}
-	return Gemini{}, fmt.Errorf("method %.40q: want generateContent or streamGenerateContent", method)
+	return nil, fmt.Errorf("method %.40q: want generateContent, streamGenerateContent or countTokens", method)
 }
 
 // What is read of a request. Its fields may be spelled as in JSON or as in the protocol: topK or top_k.

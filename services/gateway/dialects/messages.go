@@ -56,7 +56,10 @@ type messagesBlock struct {
 }
 
 // Read implements Dialect.
-func (Messages) Read(body []byte) (*Request, error) {
+func (Messages) Read(body []byte) (*Request, error) { return readMessages(body, 1) }
+
+// readMessages reads a request for an answer of at least so many tokens.
+func readMessages(body []byte, least int) (*Request, error) {
 	if err := fields.Messages.Check(body); err != nil {
 		return nil, err
 	}
@@ -69,7 +72,7 @@ func (Messages) Read(body []byte) (*Request, error) {
 		return nil, fmt.Errorf("messages: %d of them, want 1 to %d", len(m.Messages), maxMessages)
 	case len(m.Tools) > maxTools:
 		return nil, fmt.Errorf("tools: %d of them, at most %d", len(m.Tools), maxTools)
-	case m.MaxTokens < 1:
+	case m.MaxTokens < least:
 		return nil, fmt.Errorf("max_tokens: %d, must be positive", m.MaxTokens)
 	}
 	system, err := systemText(m.System)

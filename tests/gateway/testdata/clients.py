@@ -70,7 +70,9 @@ def messages(client, stream):
             assert text == "".join(b.text for b in final.content if b.type == "text"), (text, final)
             return final
 
+    counted = client.messages.count_tokens(model="any", system="You mend.", messages=said, tools=tools).input_tokens
     first = ask()
+    assert counted == first.usage.input_tokens > 0, (counted, first)
     assert [b.thinking for b in first.content if b.type == "thinking"] == ["Where is it?"], first
     call = next(b for b in first.content if b.type == "tool_use")
     said.append({"role": "assistant", "content": [b.model_dump(exclude_none=True) for b in first.content]})
@@ -83,17 +85,22 @@ def gemini(client, stream):
     look = types.FunctionDeclaration(name="look", parameters=types.Schema(type="OBJECT", properties={"path": types.Schema(type="STRING")}))
     config = types.GenerateContentConfig(system_instruction="You mend.", tools=[types.Tool(function_declarations=[look])])
     said = [types.Content(role="user", parts=[types.Part(text="Mend it.")])]
+    used = []
 
     def ask():
         if not stream:
-            return client.models.generate_content(model="any", contents=said, config=config).candidates[0]
+            whole = client.models.generate_content(model="any", contents=said, config=config)
+            used.append(whole.usage_metadata.prompt_token_count)
+            return whole.candidates[0]
         chunks = list(client.models.generate_content_stream(model="any", contents=said, config=config))
         last = chunks[-1].candidates[0]
         last.content.parts = [p for c in chunks for p in c.candidates[0].content.parts if p.text or p.function_call]
-        assert chunks[-1].usage_metadata.total_token_count > 0, chunks
+        used.append(chunks[-1].usage_metadata.prompt_token_count)
         return last
 
+    counted = client.models.count_tokens(model="any", contents=said).total_tokens  # this client counts contents alone
     first = ask()
+    assert used[0] - counted == len("system:You mend.") + 2, (used, counted)  # the server's tokens are bytes between two marks
     call = next(p.function_call for p in first.content.parts if p.function_call)
     answer = types.Part.from_function_response(name=call.name, response={"output": "all is well"})  # it has no id
     said += [first.content, types.Content(role="user", parts=[answer])]
