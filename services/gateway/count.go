@@ -17,65 +17,82 @@ const (
 	countTime  = 30 * time.Second
 )
 
-// count answers how many tokens the prompt of a request has. It is made as for a turn, and is none: it takes none of the slots, goes on with no turn of the rollout for others, and leaves
-// nothing on the log. A server that cannot count is told by name, and nothing is guessed. What becomes of it says nothing of an agent.
+// count answers how many tokens the prompt of a request has. The prompt is made as for a turn, but nothing is sampled: it takes no slot, no turn is bound, and nothing is put on the log.
+// Where no server counts, the request is refused, and nothing is guessed. An agent is not judged by it.
 func (g *Gateway) count(w *stream, r *http.Request, t *tenant, d dialects.Counting) error {
 	share, body, end, err := g.receive(w, r, t)
 	if err != nil {
 		return err
 	}
 	defer end()
+	a, err := decode(r.Context(), share, d, body)
+	if err != nil {
+		return err
+	}
+	n, err := g.tokensOf(r, t, a)
+	if err != nil {
+		return err
+	}
+	a.tellWithheld(w)
+	return reply(w, http.StatusOK, d.Counted(n))
+}
+
+// tokensOf is how many tokens the prompt of a request has.
+func (g *Gateway) tokensOf(r *http.Request, t *tenant, a *ask) (int, error) {
 	defer t.agent.waits()()
 	ctx, cancel := context.WithTimeout(r.Context(), countTime)
 	defer cancel()
-	release, err := g.locks.wait(ctx, "counts of "+r.PathValue("id")) // so that no rollout has all of the places
+	leave, err := g.mayCount(ctx, r.PathValue("id"))
 	if err != nil {
-		return busy()
+		return 0, err
 	}
-	defer release()
-	select {
-	case g.counts <- struct{}{}:
-		defer func() { <-g.counts }()
-	case <-ctx.Done():
-		return busy()
-	}
+	defer leave()
 	ro, err := g.find(r.WithContext(ctx), t)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := ro.open(); err != nil {
-		return err
-	}
-	a, err := decode(ctx, share, d, body)
-	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := a.chooseSampling(ro.cfg.Sampling); err != nil {
-		return err
+		return 0, err
 	}
 	if err := a.bind(ro.Turns); err != nil {
-		return err
+		return 0, err
 	}
 	conv, err := a.byTokens(ro, 0)
 	if err != nil {
-		return problem(http.StatusBadRequest, "invalid_request_error", "%v", err)
+		return 0, problem(http.StatusBadRequest, "invalid_request_error", "%v", err)
 	}
 	n, err := g.servers.Count(ctx, fleet.Call{Run: ro.Run, Config: &ro.cfg, Affinity: ro.ID, Sampling: a.sampling, Tokens: conv})
 	switch {
 	case err == nil:
-		a.tellWithheld(w)
-		return reply(w, http.StatusOK, d.Counted(n))
+		return n, nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return problem(http.StatusGatewayTimeout, "timeout", "no inference server has counted the tokens of the prompt within %s", countTime)
+		return 0, problem(http.StatusGatewayTimeout, "timeout", "no inference server has counted the tokens of the prompt within %s", countTime)
 	case errors.Is(err, inference.ErrUncounted):
-		return problem(http.StatusNotFound, "not_supported", "%v", err)
+		return 0, problem(http.StatusNotFound, "not_supported", "%v", err)
 	}
-	return failed(ctx, err)
+	return 0, failed(ctx, err)
 }
 
-// busy refuses a prompt for which there was no place within countTime.
-func busy() error {
-	return later(time.Second, "overloaded", "others wait for their tokens to be counted, one of each rollout and %d of all at once: try again", mostCounts)
+// mayCount waits for a place to count a rollout's prompt, which leave gives back. A rollout has one at most, so that none has all of them.
+func (g *Gateway) mayCount(ctx context.Context, rollout string) (leave func(), err error) {
+	busy := later(time.Second, "overloaded", "no place to count tokens within %s: a rollout has one, and all together have %d; try again", countTime, mostCounts)
+	release, err := g.locks.wait(ctx, "counts of "+rollout)
+	if err != nil {
+		return nil, busy
+	}
+	select {
+	case g.counts <- struct{}{}:
+	case <-ctx.Done():
+		release()
+		return nil, busy
+	}
+	return func() {
+		<-g.counts
+		release()
+	}, nil
 }
 
 // countMessages answers Anthropic's count_tokens.

@@ -22,7 +22,7 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		for _, d := range []dialects.Dialect{dialects.Chat{}, dialects.Messages{}, dialects.Responses{}, dialects.Gemini{}} {
+		for _, d := range []dialects.Dialect{dialects.Chat{}, dialects.Messages{}, dialects.Responses{}, dialects.Gemini{}, dialects.MessagesCount{}, dialects.GeminiCount{}} {
 			a, err := d.Read(body)
 			if err != nil {
 				continue

@@ -73,7 +73,8 @@ func New(env pipeline.Env, servers *fleet.Fleet, opts Options) (*Gateway, error)
 	}
 	g.handle("/", dialects.Chat{}, func(_ *stream, r *http.Request, _ *tenant) error {
 		return problem(http.StatusNotFound, "not_found", "no %s %.200s here: GET /openapi.json lists what there is: POST /rollouts, GET /rollouts/ID and turns, "+
-			"POST /rollouts/ID/finish, exec, read and write, and below /rollouts/ID/v1 chat/completions, messages, messages/count_tokens, responses, models and models/NAME:generateContent", r.Method, r.URL.Path)
+			"POST /rollouts/ID/finish, exec, read and write, and below /rollouts/ID/v1 chat/completions, messages, messages/count_tokens, responses, models and models/NAME:generateContent",
+			r.Method, r.URL.Path)
 	})
 	return g, nil
 }

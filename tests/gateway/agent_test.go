@@ -207,7 +207,12 @@ func probe() error {
 			return fmt.Errorf("sockets of the host: %v", sockets)
 		}
 	}
-	_, _, err := askModel([]any{map[string]any{"role": "user",
+	status, text, err := request(http.MethodPost, base+"/v1/messages/count_tokens",
+		map[string]any{"messages": []any{map[string]any{"role": "user", "content": "What of it?"}}})
+	if err != nil || status != http.StatusOK || !strings.HasPrefix(string(text), `{"input_tokens":`) {
+		return fmt.Errorf("tokens cannot be counted: %d %s %v", status, text, err)
+	}
+	_, _, err = askModel([]any{map[string]any{"role": "user",
 		"content": "one turn, so that there is something to score"}})
 	return err
 }

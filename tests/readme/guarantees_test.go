@@ -95,6 +95,8 @@ var guarantees = []struct {
 		{"A run that asks by tokens trains on exactly what the model saw and sampled: one sample, after a restart too, and what contradicts it is refused.", names("TestTokensInTokensOut TestTokensOfSteps TestTokensAfterAKill TestTokensIn TestHostileTokens")},
 		{"A request of an agent or a harness that goes on with a recorded turn is asked behind exactly that turn's tokens, and each answer is trained on once, however many requests go on with it.",
 			names("TestHarnessesByTokens TestDialectsByTokens TestParallelByTokens TestTwinsByTokens TestAgentByTokens TestSamplesAreWhatWasAsked")},
+		{"An agent or a harness that asks how many tokens a request has is told with how many its turn is then asked, or is refused by name. Nothing is sampled, recorded or guessed.",
+			names("TestCountTokens TestCount TestUncounted TestAgentCounts TestPythonClients")},
 		{"A conversation that fills the server's context ends its rollout, which is scored as it stands and is no failure.", names("TestContextFull TestContextLimitIsAsked TestOverflow TestContextLimit")},
 		{"A rollout that sums its work up is trained on each token that it sampled once, and a summary on the log is never asked for again.", names("TestSummary TestSummaryFails TestKilledBehindASummary TestSummariesInABatch TestLongRolloutsWithKills")},
 		{"A model's reasoning is recorded and goes back in the fields in which the server gave it.", names("TestReasoningGoesBack TestReasoningColumn TestReasoningIsExported")},
