@@ -1,6 +1,7 @@
 package inference_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -40,7 +41,7 @@ func TestCount(t *testing.T) {
 					if err != nil || json.Unmarshal(text, &messages[i]) != nil {
 						t.Fatal(err)
 					}
-					messages[i].Reasoning = m.ReasoningContent
+					messages[i].Reasoning = cmp.Or(m.Reasoning, m.ReasoningContent)
 				}
 				if want := len(s.Tokenizer.Encode(s.Template.Render(messages, true), false)); plain != want {
 					t.Errorf("the chat before turn %d has %d tokens, the template writes %d", i, plain, want)
@@ -57,57 +58,93 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestCountSendsAll: what a template reads beside the messages is sent.
+// TestCountSendsAll: what a template reads beside the messages is sent. A server that renders chats gets the chat as it would be asked for, one that only counts what it can be told of it.
 func TestCountSendsAll(t *testing.T) {
 	var got struct {
-		Tools  []any          `json:"tools"`
-		Kwargs map[string]any `json:"chat_template_kwargs"`
+		Messages []map[string]any `json:"messages"`
+		Tools    []any            `json:"tools"`
+		Kwargs   map[string]any   `json:"chat_template_kwargs"`
+		Effort   string           `json:"reasoning_effort"`
+		Template string           `json:"chat_template"`
+		Prompts  *bool            `json:"add_generation_prompt"`
 	}
+	renders := true
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !renders && strings.HasSuffix(r.URL.Path, "/render") {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
 		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
 			t.Error(err)
 		}
-		w.Write([]byte(`{"tokens":[1,2,3]}`))
+		w.Write([]byte(`{"tokens":[1,2,3],"token_ids":[1,2,3,4]}`))
 	}))
 	t.Cleanup(s.Close)
 	k := newTalk(t, tokenstest.New(t, "Qwen3", nil))
 	conv := k.conversation()
-	conv.Chat, conv.Request.TemplateKwargs, conv.Request.Extra = true, map[string]any{"a": 1}, map[string]any{"reasoning_effort": "low"}
-	for _, engine := range []string{inference.EngineVLLM, inference.EngineSGLang} {
-		got.Tools, got.Kwargs, conv.Engine = nil, nil, engine
+	conv.Chat, conv.Request.TemplateKwargs, conv.Request.Extra = true, map[string]any{"a": 1}, map[string]any{"reasoning_effort": "low", "user": "u", "min_tokens": 3}
+	conv.Request.Written = inference.Written{Messages: len(conv.Request.Messages), JSON: []byte(`{"role":"user","content":null,"odd":1}`)}
+	ask := func(want int) {
+		t.Helper()
+		got.Tools, got.Kwargs, got.Messages = nil, nil, nil
 		n, err := k.client.Count(t.Context(), s.URL+"/v1", conv)
-		if err != nil || n != 3 || len(got.Tools) != 1 || got.Kwargs["a"] != 1.0 || got.Kwargs["reasoning_effort"] != "low" {
-			t.Errorf("%s: counted %d, %v, asked with %+v", engine, n, err, got)
+		if err != nil || n != want || len(got.Tools) != 1 || got.Kwargs["a"] != 1.0 || got.Effort != "low" && got.Kwargs["reasoning_effort"] != "low" ||
+			len(got.Messages) != 1 || got.Messages[0]["odd"] != 1.0 {
+			t.Errorf("%s: counted %d, %v, asked with %+v", conv.Engine, n, err, got)
+		}
+	}
+	ask(4)
+	renders = false
+	for _, engine := range []string{inference.EngineVLLM, inference.EngineSGLang} {
+		conv.Engine = engine
+		got.Effort = ""
+		ask(3)
+	}
+	renders, conv.Request.Model = true, "gpt-oss"
+	conv.Request.Extra["chat_template"], conv.Request.Extra["add_generation_prompt"], conv.Request.Extra["tool_choice"] = "T", false, "none"
+	for engine, want := range map[string]int{inference.EngineVLLM: 4, inference.EngineLlamaCPP: 3} {
+		conv.Engine, got.Prompts, got.Template = engine, nil, ""
+		if ask(want); got.Template != "T" || got.Prompts == nil || *got.Prompts {
+			t.Errorf("%s renders a chat as %+v", engine, got)
 		}
 	}
 }
 
 // TestUncounted: a server that has no path to count at, or would count something else, is told from one that is away and from a request that is wrong.
 func TestUncounted(t *testing.T) {
+	tools := []inference.Tool{{Raw: json.RawMessage(`{"type":"function","function":{"name":"f"}}`)}}
 	for name, c := range map[string]struct {
 		engine    string
 		status    int
 		body      string
-		extra     map[string]any
+		request   inference.Request
 		uncounted bool
 		want      string
 	}{
-		"no path":             {"", http.StatusNotFound, `{}`, nil, true, "/tokenize answered 404"},
-		"no method":           {"", http.StatusMethodNotAllowed, `{}`, nil, true, "405"},
-		"no path, llama.cpp":  {inference.EngineLlamaCPP, http.StatusNotFound, `{}`, nil, true, "/apply-template answered 404"},
-		"no path, SGLang":     {inference.EngineSGLang, http.StatusNotFound, `{}`, nil, true, "/v1/tokenize answered 404"},
-		"other tools":         {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`, map[string]any{"tool_choice": "none"}, true, `tool_choice "none"`},
-		"it fails":            {"", http.StatusInternalServerError, `{}`, nil, false, "500"},
-		"a wrong request":     {"", http.StatusBadRequest, `{"error":{"message":"roles must alternate"}}`, nil, false, "roles must alternate"},
-		"another answer":      {"", http.StatusOK, `{"count":3}`, nil, false, "want token ids"},
-		"a number of nothing": {"", http.StatusOK, `{"tokens":[-1]}`, nil, false, "want token ids"},
+		"no path":             {"", http.StatusNotFound, `{}`, inference.Request{}, true, "/tokenize answered 404"},
+		"no method":           {"", http.StatusMethodNotAllowed, `{}`, inference.Request{}, true, "405"},
+		"no path, llama.cpp":  {inference.EngineLlamaCPP, http.StatusNotFound, `{}`, inference.Request{}, true, "/apply-template answered 404"},
+		"no path, SGLang":     {inference.EngineSGLang, http.StatusNotFound, `{}`, inference.Request{}, true, "/v1/tokenize answered 404"},
+		"no tools":            {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`, inference.Request{Tools: tools, Extra: map[string]any{"tool_choice": "none"}}, true, `tool_choice none`},
+		"no tools, vLLM":      {"", http.StatusNotFound, `{}`, inference.Request{Tools: tools, Extra: map[string]any{"tool_choice": json.RawMessage(`"none"`)}}, true, `tool_choice none`},
+		"a template":          {"", http.StatusNotFound, `{}`, inference.Request{Extra: map[string]any{"chat_template": "T"}}, true, "chat_template"},
+		"a template, SGLang":  {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`, inference.Request{Extra: map[string]any{"chat_template": "T"}}, true, "chat_template"},
+		"nobody knows it":     {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`, inference.Request{Extra: map[string]any{"odd": 1}}, true, "odd"},
+		"no thoughts":         {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`, inference.Request{Extra: map[string]any{"reasoning_effort": json.RawMessage(`"none"`)}}, true, "reasoning_effort none"},
+		"harmony":             {"", http.StatusNotFound, `{}`, inference.Request{Model: "openai/GPT-OSS-20b"}, true, "GPT-OSS"},
+		"no model":            {"", http.StatusNotFound, `{"error":{"message":"The model m does not exist."}}`, inference.Request{}, false, "does not exist"},
+		"it fails":            {"", http.StatusInternalServerError, `{}`, inference.Request{}, false, "500"},
+		"a wrong request":     {"", http.StatusBadRequest, `{"error":{"message":"roles must alternate"}}`, inference.Request{}, false, "roles must alternate"},
+		"another answer":      {"", http.StatusOK, `{"count":3}`, inference.Request{}, false, "token_ids"},
+		"a number of nothing": {"", http.StatusOK, `{"token_ids":[-1]}`, inference.Request{}, false, "want token ids"},
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(c.status)
 			w.Write([]byte(c.body))
 		}))
 		k := newTalk(t, tokenstest.New(t, "Qwen3", nil))
-		conv := inference.Conversation{Engine: c.engine, Chat: true, Request: inference.Request{Model: "m", Messages: k.messages, Extra: c.extra}}
+		c.request.Messages = k.messages
+		conv := inference.Conversation{Engine: c.engine, Chat: true, Request: c.request}
 		n, err := k.client.Count(t.Context(), s.URL+"/v1", conv)
 		var f *inference.Failure
 		if !errors.As(err, &f) || errors.Is(err, inference.ErrUncounted) != c.uncounted || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "endpoint_api") || n != 0 {

@@ -50,7 +50,10 @@ func (t *llamaTurn) text(ctx context.Context, messages []Message, prompts bool, 
 // chat is a chat request of some messages.
 func (t *llamaTurn) chat(messages []Message, prompts bool, continues any) Request {
 	request := t.request
-	request.Messages, request.MaxTokens, request.AddGenerationPrompt, request.Stop = messages, 1, &prompts, nil
+	request.Messages, request.MaxTokens, request.Stop = messages, 1, nil
+	if !t.chats {
+		request.AddGenerationPrompt = &prompts
+	}
 	if continues != nil {
 		request.Extra = map[string]any{"continue_final_message": continues}
 	}

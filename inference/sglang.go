@@ -28,7 +28,11 @@ func (t *sglangTurn) render(ctx context.Context, messages []Message, prompts boo
 	var answer struct {
 		Tokens tokenIDs `json:"tokens"`
 	}
-	if err := t.native(ctx, t.base+"/tokenize", t.chatOf(messages, prompts), &answer); err != nil {
+	chat, err := t.chatOf(messages, prompts)
+	if err == nil {
+		err = t.native(ctx, t.base+"/tokenize", chat, &answer)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return rendered(t.base+"/tokenize", answer.Tokens)

@@ -1,7 +1,9 @@
 package inference
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -173,7 +175,7 @@ func (conv Conversation) dropped() string {
 		return ""
 	}
 	for _, field := range slices.Sorted(maps.Keys(conv.Request.Extra)) {
-		if field == "tool_choice" && conv.toolChoice() != `"auto"` {
+		if field == "tool_choice" && conv.Request.extra(field) != `"auto"` {
 			return field
 		}
 		if runfile.Constraining(field) && !known(field) {
@@ -183,17 +185,17 @@ func (conv Conversation) dropped() string {
 	return ""
 }
 
-// toolChoice is how the model is to choose a tool, in JSON.
-func (conv Conversation) toolChoice() string {
-	value, set := conv.Request.Extra["tool_choice"]
+// extra is a further field in JSON, "" where it is not there.
+func (r Request) extra(field string) string {
+	value, set := r.Extra[field]
 	if !set {
-		return `"auto"`
+		return ""
 	}
-	choice, err := Encode(value)
+	text, err := Encode(value)
 	if err != nil {
 		return err.Error()
 	}
-	return string(choice)
+	return string(text)
 }
 
 // sampler asks an engine for answers, and reads what they have beside their tokens.
@@ -291,9 +293,19 @@ func (conv Conversation) goesOn() bool {
 	return n > 0 && token == len(conv.Known) && conv.Samples[n-1].Begin < token
 }
 
-// chatOf is a request for the tokens of messages, as a chat has them.
-func (t *turn) chatOf(messages []Message, prompts bool) map[string]any {
+// chatOf is a request for the tokens of messages, as a chat has them. Of a chat that has more of which its prompt may be made, its error is ErrUncounted.
+func (t *turn) chatOf(messages []Message, prompts bool) (map[string]any, error) {
 	body := map[string]any{"model": t.request.Model, "messages": messages, "add_generation_prompt": prompts}
+	if t.chats {
+		if what := t.request.untold(); what != "" {
+			return nil, &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("%w: it makes that of a chat with %s otherwise where it counts", ErrUncounted, what)}
+		}
+		written, err := AppendMessages(t.request.Written.JSON, messages[t.request.Written.Messages:])
+		if err != nil {
+			return nil, err
+		}
+		body["messages"] = json.RawMessage(slices.Concat([]byte{'['}, written, []byte{']'}))
+	}
 	if len(t.request.Tools) > 0 {
 		body["tools"] = t.request.Tools
 	}
@@ -307,7 +319,27 @@ func (t *turn) chatOf(messages []Message, prompts bool) map[string]any {
 	if len(kwargs) > 0 {
 		body["chat_template_kwargs"] = kwargs
 	}
-	return body
+	return body, nil
+}
+
+// untold is what of a chat may make its prompt, and cannot be told a server that is asked for the tokens of messages; "" for nothing. Servers may leave tools out that are not to be called
+// or not named, and write the chats of gpt-oss without its template.
+func (r Request) untold() string {
+	choice := cmp.Or(r.ToolChoice, strings.Trim(r.extra("tool_choice"), `"`), "auto")
+	switch {
+	case strings.Contains(strings.ToLower(r.Model), "gpt-oss"):
+		return "the model " + r.Model
+	case len(r.Tools) > 0 && choice != "auto" && choice != "required":
+		return fmt.Sprintf("tools and the tool_choice %.80s", choice)
+	case r.extra("reasoning_effort") == `"none"`:
+		return "the reasoning_effort none"
+	}
+	for _, field := range slices.Sorted(maps.Keys(r.Extra)) {
+		if field != "tool_choice" && field != "reasoning_effort" && !runfile.LeavesPrompt(field) {
+			return field
+		}
+	}
+	return ""
 }
 
 // rendered checks the tokens of a rendering.

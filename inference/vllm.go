@@ -14,7 +14,7 @@ import (
 //
 //	POST /v1/chat/completions/render    a chat request; answers with the request for the next one: token_ids, sampling_params, parse_context
 //	POST /inference/v1/generate         answers with choices[].token_ids and logprobs, and in output_mode "derender" with the message; streams them in output_mode "tokens"
-//	POST /tokenize                      the messages and tools of a chat; answers with their tokens, also without the path of tokens
+//	POST /tokenize                      the messages and tools of a chat; answers with their tokens where render is missing
 //	POST /v1/chat/completions/derender  answers with the message: for 0.32, whose rendering has no parse_context and whose generate refuses output_mode "derender"
 //
 // Versions differ in how an entry of logprobs names its token: token_id, or token "token_id:N", or its text.
@@ -27,25 +27,40 @@ type vllmTurn struct {
 const renderPath = "/chat/completions/render"
 
 func (t *vllmTurn) render(ctx context.Context, messages []Message, prompts bool) ([]int32, error) {
-	if t.chats {
-		var answer struct {
-			Tokens tokenIDs `json:"tokens"`
-		}
-		if err := t.post(ctx, t.root+"/tokenize", t.chatOf(messages, prompts), &answer); err != nil {
-			return nil, err
-		}
-		return rendered(t.root+"/tokenize", answer.Tokens)
-	}
 	request := t.request
-	request.Messages, request.MaxTokens, request.AddGenerationPrompt = messages, 1, &prompts // a rendering for a longer answer could be refused
+	request.Messages, request.MaxTokens = messages, 1 // a rendering for a longer answer could be refused
+	if !t.chats {
+		request.AddGenerationPrompt = &prompts
+	}
 	var answer rendering
 	if err := t.post(ctx, t.base+renderPath, request, &answer); err != nil {
-		return nil, lacksTokens(err)
+		switch {
+		case !t.chats:
+			err = lacksTokens(err)
+		case lacksPath(err):
+			return t.tokenize(ctx, messages, prompts)
+		}
+		return nil, err
 	}
 	if prompts {
 		t.asks = &answer
 	}
 	return rendered(t.base+renderPath, answer.tokens)
+}
+
+// tokenize has a server write the messages of a chat as tokens that does not render it.
+func (t *vllmTurn) tokenize(ctx context.Context, messages []Message, prompts bool) ([]int32, error) {
+	var answer struct {
+		Tokens tokenIDs `json:"tokens"`
+	}
+	chat, err := t.chatOf(messages, prompts)
+	if err == nil {
+		err = t.post(ctx, t.root+"/tokenize", chat, &answer)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return rendered(t.root+"/tokenize", answer.Tokens)
 }
 
 func (t *vllmTurn) end(ctx context.Context, messages []Message, whole, _ []int32) (int, bool, error) {
@@ -174,10 +189,23 @@ func (t *vllmTurn) read(ctx context.Context, answer *Response) error {
 	return nil
 }
 
+// lacksPath reports whether a server has no such path, or keeps it shut. That it has no such model is another thing.
+func lacksPath(err error) bool {
+	var f *Failure
+	if !errors.As(err, &f) || f.Permanent {
+		return false
+	}
+	switch f.Status {
+	case http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return true
+	}
+	return f.Status == http.StatusNotFound && !strings.Contains(f.said, "model")
+}
+
 // lacksTokens says what a server lacks that refuses the paths of tokens.
 func lacksTokens(err error) error {
 	var f *Failure
-	if !errors.As(err, &f) || f.Status != http.StatusForbidden && (f.Status != http.StatusNotFound || strings.Contains(f.Error(), "model")) {
+	if !lacksPath(err) || !errors.As(err, &f) {
 		return err
 	}
 	f.Err = fmt.Errorf("%w. endpoint_api is tokens: start vLLM (0.32 or later) with --enable-scale-out (--tokens-only serves the path of tokens too, but without the "+

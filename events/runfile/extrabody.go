@@ -21,21 +21,37 @@ var ownFields = []string{
 	"prompt", "stream", "stream_options", "n", "best_of", "echo", "use_beam_search",
 }
 
-// neutralFields are those that leave the model's distribution as it is: what the prompt is made of, where an answer ends by its text, what comes with
-// it, and whose request it is. All servers together know hundreds of fields for samplers and grammars, so that one that is not here counts as one of these.
+// promptFields are those of which servers make the prompt, neutral to the model's distribution.
+var promptFields = []string{
+	"chat_template", "documents", "mm_processor_kwargs", "media_io_kwargs", "add_generation_prompt", "add_special_tokens", "continue_final_message", "truncate_prompt_tokens", "n_keep",
+	"thinking", "enable_thinking", "reasoning", "reasoning_effort", "reasoning_format", "session_params", "verbosity",
+}
+
+// neutralFields are the others that leave the model's distribution as it is, and the prompt: where an answer ends by its text, what comes with it, and whose request it is. All servers
+// together know hundreds of fields for samplers and grammars, so that one that is not here counts as one of these.
 var neutralFields = []string{
-	"cache_salt", "priority", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "verbosity", "rid", "request_id", "extra_key",
-	"session_params", "kv_transfer_params", "data_parallel_rank", "routed_dp_rank", "bootstrap_host", "bootstrap_port", "bootstrap_room", "cache_prompt", "id_slot", "n_cache_reuse",
+	"cache_salt", "priority", "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "rid", "request_id", "extra_key",
+	"kv_transfer_params", "data_parallel_rank", "routed_dp_rank", "bootstrap_host", "bootstrap_port", "bootstrap_room", "cache_prompt", "id_slot", "n_cache_reuse",
 	"keep_alive", "provider", "usage", "timings_per_token", "n_probs", "post_sampling_probs", "prompt_logprobs",
 	"stop_token_ids", "stop_regex", "include_stop_str_in_output", "no_stop_trim", "skip_special_tokens", "spaces_between_special_tokens", "repetition_detection", "t_max_predict_ms",
-	"chat_template", "documents", "mm_processor_kwargs", "media_io_kwargs", "add_generation_prompt", "add_special_tokens", "continue_final_message", "truncate_prompt_tokens", "n_keep",
-	"parallel_tool_calls", "parse_tool_calls", "thinking", "enable_thinking", "reasoning", "reasoning_effort", "reasoning_format", "include_reasoning", "separate_reasoning", "stream_reasoning",
+	"parallel_tool_calls", "parse_tool_calls", "include_reasoning", "separate_reasoning", "stream_reasoning",
 	"return_tokens_as_token_ids", "return_hidden_states", "return_routed_experts", "return_sampling_mask", "return_cached_tokens_details",
 }
 
 // Constraining reports whether a field of a request makes the server sample from another distribution than the model's own, as far as anybody can know.
 func Constraining(field string) bool {
-	return !slices.Contains(ownFields, field) && !slices.Contains(neutralFields, field)
+	return !slices.Contains(ownFields, field) && !slices.Contains(neutralFields, field) && !slices.Contains(promptFields, field)
+}
+
+// GrammarFields are those constraining ones that are known to leave the prompt as it is, and by which servers run no code of a client's.
+var GrammarFields = []string{
+	"response_format", "logit_bias", "min_tokens", "bad_words", "allowed_token_ids", "ignore_eos", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar",
+	"structural_tag", "json_schema", "regex", "ebnf", "grammar",
+}
+
+// LeavesPrompt reports whether a field of a request is known to have no part in its prompt.
+func LeavesPrompt(field string) bool {
+	return slices.Contains(neutralFields, field) || slices.Contains(GrammarFields, field)
 }
 
 // Constraints names the fields of extra_body by which tokens are sampled from another distribution than the model's own.

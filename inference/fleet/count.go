@@ -12,7 +12,7 @@ import (
 )
 
 // Count is how many tokens the prompt has that c.Tokens makes, as the first of the run's servers says that counts. Nothing is sampled: a count takes no place at a server, waits for none,
-// and says nothing of one. Its error is the context's, or an *inference.Failure.
+// and says nothing of one. Each server has its share of the time until the context's deadline. Its error is the context's, or an *inference.Failure.
 func (f *Fleet) Count(ctx context.Context, c Call) (int, error) {
 	targets, err := f.targets(c)
 	if err != nil {
@@ -26,31 +26,45 @@ func (f *Fleet) Count(ctx context.Context, c Call) (int, error) {
 	failed := resting(targets, now)
 	targets = slices.DeleteFunc(targets, func(t target) bool { return t.resting(now) })
 	f.mu.Unlock()
-	for _, at := range targets {
-		n, failure := f.count(ctx, c, at)
+	for i, at := range targets {
+		n, failure := f.count(ctx, c, at, len(targets)-i)
 		if failure == nil {
 			return n, nil
 		}
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		if failed = worthier(failed, failure); failure.Permanent {
-			break
+		if failure.Permanent {
+			return 0, failure
 		}
+		failed = worthier(failed, failure)
 	}
 	return 0, failed
 }
 
-// count asks one server.
-func (f *Fleet) count(ctx context.Context, c Call, at target) (n int, failure *inference.Failure) {
+// count asks one server, which has its part of the time that is left for so many of them.
+func (f *Fleet) count(ctx context.Context, c Call, at target, servers int) (n int, failure *inference.Failure) {
+	if end, bounded := ctx.Deadline(); bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(servers))
+		defer cancel()
+	}
 	client := inference.Client{HTTP: f.http, APIKey: at.key, MaxTokens: c.Sampling.MaxTokens}
 	conv := c.Tokens(at.asked())
-	conv.Engine = f.engineOf(ctx, &client, at)
-	n, err := client.Count(ctx, at.url, conv)
+	engine, err := f.engineOf(ctx, &client, at)
+	if errors.As(err, &failure) && failure.Status != http.StatusNotFound {
+		return 0, failure // engines count otherwise
+	}
+	failure, conv.Engine = nil, engine
+	n, err = client.Count(ctx, at.url, conv)
 	if err != nil && !errors.As(err, &failure) {
 		failure = &inference.Failure{Class: events.ClassInternal, Permanent: true, Err: err} // the request is no JSON
 	}
-	if failure != nil && failure.Status == http.StatusNotFound { // another server may have come to this address
+	switch {
+	case failure == nil:
+	case at.gone(failure):
+		failure.Throttled, failure.Permanent, failure.After = true, false, lagging
+	case failure.Status == http.StatusNotFound && !conv.Chat: // another server may have come to this address
 		f.setEngine(at, "")
 	}
 	return n, failure

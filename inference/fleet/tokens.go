@@ -34,7 +34,7 @@ func (f *Fleet) fitTokens(ctx context.Context, client *inference.Client, c Call,
 		return most, nil
 	}
 	conv := c.Tokens(at.asked())
-	conv.Engine = f.engineOf(ctx, client, at)
+	conv.Engine, _ = f.engineOf(ctx, client, at) // one that is away tells what is wrong when it is asked for the turn
 	if piece := conv.Piece; piece != nil && at.named != nil {
 		conv.Piece = func(ctx context.Context, p events.PieceSampled) error {
 			p.VersionSpans = []events.VersionSpan{{Version: at.named.version, End: len(p.TokenIDs)}}
@@ -52,22 +52,22 @@ func (f *Fleet) fitTokens(ctx context.Context, client *inference.Client, c Call,
 	return answer, failure
 }
 
-// engineOf is the kind of a server, which it is asked for once. One that does not say, or is away, is asked as vLLM is, and tells what is wrong then.
-func (f *Fleet) engineOf(ctx context.Context, client *inference.Client, at target) string {
+// engineOf is the kind of a server, which it is asked for once. One that does not say is asked as vLLM is.
+func (f *Fleet) engineOf(ctx context.Context, client *inference.Client, at target) (string, error) {
 	f.mu.Lock()
 	known := at.engine
 	f.mu.Unlock()
 	if known != "" {
-		return known
+		return known, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, contextTime)
 	defer cancel()
 	engine, err := client.Engine(ctx, at.url)
 	if err != nil {
-		return ""
+		return "", err
 	}
 	f.setEngine(at, engine)
-	return engine
+	return engine, nil
 }
 
 func (f *Fleet) setEngine(at target, engine string) {

@@ -36,8 +36,11 @@ func (s *Server) LlamaCPP() *Server {
 	s.engine = "llamacpp"
 	for path, answer := range map[string]func(llamaRequest) map[string]any{
 		"/apply-template": s.applyTemplate,
-		"/detokenize":     func(in llamaRequest) map[string]any { return map[string]any{"content": s.Tokenizer.Decode(in.Tokens)} },
-		"/completion":     s.completion, "/v1/chat/completions": s.continued,
+		"/tokenize": func(in llamaRequest) map[string]any {
+			return map[string]any{"tokens": s.Tokenizer.Encode(in.Content, false)}
+		},
+		"/detokenize": func(in llamaRequest) map[string]any { return map[string]any{"content": s.Tokenizer.Decode(in.Tokens)} },
+		"/completion": s.completion, "/v1/chat/completions": s.continued,
 	} {
 		handle(s, path, answer)
 	}

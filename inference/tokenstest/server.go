@@ -2,7 +2,6 @@ package tokenstest
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -77,7 +76,6 @@ func New(t testing.TB, template string, say func(prompt string) (text, finish st
 	})
 	for path, answer := range map[string]func(json.RawMessage) map[string]any{
 		"/v1/chat/completions/render": s.render, "/inference/v1/generate": s.generate, "/v1/chat/completions/derender": s.derender,
-		"/tokenize": s.tokenize,
 	} {
 		mux.HandleFunc("POST "+path, s.serve(path, answer))
 	}
@@ -208,19 +206,6 @@ func (s *Server) render(body json.RawMessage) map[string]any {
 		"token_offsets": nil, "features": nil, "reasoning_ended": nil, "return_token_ids": true, "output_mode": "tokens",
 		"parse_context": parse,
 	}
-}
-
-// tokenize answers with the tokens of a chat, as vLLM does, or of a text, as llama.cpp does.
-func (s *Server) tokenize(body json.RawMessage) map[string]any {
-	var chat sglangRequest
-	var text llamaRequest
-	if err := errors.Join(json.Unmarshal(body, &chat), json.Unmarshal(body, &text)); err != nil {
-		return refused("%v", err)
-	}
-	if s.engine == "llamacpp" {
-		return map[string]any{"tokens": s.Tokenizer.Encode(text.Content, false)}
-	}
-	return s.tokenizeChat(chat)
 }
 
 // generate samples.

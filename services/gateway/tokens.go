@@ -31,6 +31,10 @@ func (a *ask) byTokens(ro *rollout, seed int64) (func(model string) inference.Co
 	if want := ro.cfg.TokenColumns; want != nil {
 		conv.Request.TopLogprobs = want.TopLogprobs
 	}
+	if conv.Chat { // templates read what they like of messages
+		list := a.Forward["messages"]
+		conv.Request.Written = inference.Written{Messages: len(messages), JSON: list[1 : len(list)-1]}
+	}
 	a.Messages = nil // they are as large as what was read of them
 	delete(a.Forward, "messages")
 	for field, value := range a.Forward {

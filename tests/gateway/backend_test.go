@@ -130,12 +130,12 @@ func (b *backend) complete(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var a ask
-	counts := r.URL.Path == "/tokenize"
+	counts := r.URL.Path == "/v1/chat/completions/render"
 	if err := json.NewDecoder(r.Body).Decode(&a); err != nil || !counts && r.URL.Path != "/v1/chat/completions" {
 		b.t.Errorf("%s: %v", r.URL.Path, err)
 	}
 	if counts {
-		b.tokenize(w, a)
+		b.render(w, a)
 		return
 	}
 	a.leave = r.Context().Done()
@@ -166,15 +166,15 @@ func (b *backend) complete(w http.ResponseWriter, r *http.Request) {
 	w.Write(body)
 }
 
-// tokenize answers with the tokens of a chat.
-func (b *backend) tokenize(w http.ResponseWriter, a ask) {
+// render answers with the tokens of a chat.
+func (b *backend) render(w http.ResponseWriter, a ask) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.uncounting != 0 {
 		w.WriteHeader(b.uncounting)
 		return
 	}
-	json.NewEncoder(w).Encode(map[string]any{"tokens": promptOf(a)})
+	json.NewEncoder(w).Encode(map[string]any{"token_ids": promptOf(a)})
 }
 
 // stream sends an answer as vLLM does, in chunks.

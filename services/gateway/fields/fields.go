@@ -15,11 +15,8 @@ import (
 )
 
 // Constraining are those of chat completions and of inference servers that are passed on although the model's own distribution is not sampled then: the turn says
-// so. Those by which servers run code of the client's are not among them.
-var Constraining = []string{
-	"response_format", "logit_bias", "min_tokens", "bad_words", "allowed_token_ids", "ignore_eos", "structured_outputs", "guided_json", "guided_regex", "guided_choice",
-	"guided_grammar", "structural_tag", "json_schema", "regex", "ebnf", "grammar",
-}
+// so.
+var Constraining = runfile.GrammarFields
 
 // Fields that all dialects, or chat completions, or the others, take up. Of these model, temperature, and what else the run's sampling sets are the run's to say; the turn
 // has beside it what was asked for.
