@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/rondo-rl/rondo/services/gateway/fields"
 )
 
 // Counting is a dialect's request for the number of tokens that a request has.
@@ -40,16 +42,7 @@ func (g GeminiCount) Read(body []byte) (*Request, error) {
 	case len(in.Request) == 0:
 		return g.Gemini.Read(body)
 	}
-	var request map[string]json.RawMessage
-	if err := json.Unmarshal(in.Request, &request); err != nil {
-		return nil, errors.New("generateContentRequest: want an object")
-	}
-	delete(request, "model")
-	text, err := json.Marshal(request)
-	if err != nil {
-		return nil, err
-	}
-	read, err := g.Gemini.Read(text)
+	read, err := g.read(in.Request, fields.GeminiCount)
 	if err != nil {
 		return nil, fmt.Errorf("generateContentRequest: %w", err)
 	}

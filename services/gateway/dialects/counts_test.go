@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -67,5 +68,23 @@ func TestCounting(t *testing.T) {
 	}
 	if _, err := (Messages{}).Read([]byte(`{` + talk + `}`)); err == nil {
 		t.Error("a request for an answer needs no max_tokens")
+	}
+}
+
+// TestCountingCopies: a request within a request for a number of tokens is read in place. Signs that JSON may escape make it no larger.
+func TestCountingCopies(t *testing.T) {
+	body := `{"contents":[{"role":"user","parts":[{"text":"` + strings.Repeat("<", 1<<20) + `"}]}]}`
+	takes := func(d Dialect, body string) uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := d.Read([]byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	plain := takes(GeminiCount{}, body)
+	if within := takes(GeminiCount{}, `{"generateContentRequest":`+body+`}`); within > plain+4<<20 {
+		t.Errorf("a request takes %d bytes, and %d within another one", plain, within)
 	}
 }

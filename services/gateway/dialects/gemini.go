@@ -102,10 +102,13 @@ var (
 )
 
 // Read implements Dialect.
-func (g Gemini) Read(body []byte) (*Request, error) {
+func (g Gemini) Read(body []byte) (*Request, error) { return g.read(body, fields.Gemini) }
+
+// read reads a request that has the fields of a dialect.
+func (g Gemini) read(body []byte, known fields.Dialect) (*Request, error) {
 	body, err := camelCase(body)
 	if err == nil {
-		err = fields.Gemini.Check(body)
+		err = known.Check(body)
 	}
 	if err != nil {
 		return nil, err

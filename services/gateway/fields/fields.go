@@ -58,10 +58,12 @@ type Dialect struct {
 
 // The dialects of harnesses.
 var (
-	Chat      = Dialect{taken: chatFields, harmless: harmlessChat}
-	Gemini    = Dialect{taken: geminiFields, harmless: harmlessGemini}
-	Messages  = Dialect{messagesFields, harmlessMessages, map[string][]string{"output_config": {"format", "effort"}}}
-	Responses = Dialect{responsesFields, harmlessResponses, map[string][]string{
+	Chat   = Dialect{taken: chatFields, harmless: harmlessChat}
+	Gemini = Dialect{taken: geminiFields, harmless: harmlessGemini}
+	// GeminiCount is a request within one for a number of tokens, which names its model again.
+	GeminiCount = Dialect{taken: append(slices.Clip(geminiFields), "model"), harmless: harmlessGemini}
+	Messages    = Dialect{messagesFields, harmlessMessages, map[string][]string{"output_config": {"format", "effort"}}}
+	Responses   = Dialect{responsesFields, harmlessResponses, map[string][]string{
 		"text": {"format", "verbosity"}, "reasoning": {"effort", "summary", "generate_summary"},
 	}}
 )
