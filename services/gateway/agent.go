@@ -23,11 +23,13 @@ type Agent struct {
 	mu       sync.Mutex
 	ended    events.AgentEnded // why it must end
 	failed   error             // what the machine failed last, nil where a turn came since
+	miscount error             // what it failed at a count, nil where a turn or a good count came since
 	turns    int               // that were recorded
 	sampled  time.Duration     // while they were
 	waiting  int               // requests that are under way
 	since    time.Time         // from when on
 	waited   time.Duration     // before that
+	counted  time.Duration     // of which counts may have taken so much
 	overflow int               // requests in a row for which there is no context
 
 	digests   digests
@@ -78,14 +80,18 @@ func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeH
 // its rollout.
 func (a *Agent) End() <-chan struct{} { return a.end }
 
-// Ended is what is known of the end: how often the agent has asked, why it must end, and what the
-// machine failed behind the last turn.
-func (a *Agent) Ended() (events.AgentEnded, error) {
+// Ended is what is known of the end of an agent that ended with a code: how often it has asked, why
+// it must end, and what the machine failed behind the last turn. A count that failed says something
+// of the end only where that is a bad one, or there is no turn.
+func (a *Agent) Ended(code int) (events.AgentEnded, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	ended := a.ended
 	ended.Recalled, ended.Left = a.recording.recalled, a.recording.left()
 	ended.WaitedMS = float64(a.waitedUntil(time.Now())) / float64(time.Millisecond)
+	if a.failed == nil && (code != 0 || a.turns == len(ended.Left)) {
+		return ended, a.miscount
+	}
 	return ended, a.failed
 }
 
@@ -128,6 +134,27 @@ func (a *Agent) waits() (done func()) {
 			a.waited += time.Since(a.since)
 		}
 	})
+}
+
+// counts notes that a request to count waits, until done is called. All of them together stop the
+// agent's clock for countTime at most for each recorded turn, and once more: it could stop it for ever.
+func (a *Agent) counts() (done func()) {
+	if a == nil {
+		return func() {}
+	}
+	a.mu.Lock()
+	most := max(0, min(countTime, countTime*time.Duration(a.turns+1)-a.counted))
+	a.counted += most
+	a.mu.Unlock()
+	began, waited := time.Now(), a.waits()
+	timer := time.AfterFunc(most, waited)
+	return func() {
+		timer.Stop()
+		waited()
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.counted -= most - min(most, time.Since(began))
+	}
 }
 
 // Knows reports whether a rollout has no turn and no start but those that the agent knows: its own,
@@ -179,6 +206,7 @@ func (a *Agent) recorded(turn events.TurnSampled) {
 // fail notes what the machine failed last, nil where it answers. Who has lost the rollout to another
 // agent does not get it back. The caller holds mu.
 func (a *Agent) fail(err error) {
+	a.miscount = nil
 	if !errors.Is(a.failed, events.ErrElsewhere) {
 		a.failed = err
 	}
@@ -192,14 +220,15 @@ func (a *Agent) heard(ctx context.Context, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ended.Requests++
-	var p *refusal
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return
-	case !errors.As(err, &p), p.status >= http.StatusInternalServerError, p.status == http.StatusTooManyRequests:
+	case ofMachine(err):
 		a.fail(err)
 		return
 	}
+	var p *refusal
+	errors.As(err, &p)
 	a.fail(nil) // the machine answers
 	a.ended.Refused++
 	a.ended.LastRefusal = clipped(p.message)
@@ -213,6 +242,22 @@ func (a *Agent) heard(ctx context.Context, err error) {
 			a.stop(events.StopMaxTokens)
 		}
 	}
+}
+
+// heardCount notes what became of a request to count, which is none of the model.
+func (a *Agent) heardCount(ctx context.Context, err error) {
+	if a == nil || ctx.Err() != nil || err != nil && !ofMachine(err) {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.miscount = err
+}
+
+// ofMachine reports whether an error is a failure of the machine, and not of who asked.
+func ofMachine(err error) bool {
+	var p *refusal
+	return !errors.As(err, &p) || p.status >= http.StatusInternalServerError || p.status == http.StatusTooManyRequests && p.code != ownCounts
 }
 
 // clipped keeps a refusal that quotes a server at a bounded size.

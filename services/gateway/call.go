@@ -52,7 +52,7 @@ const withheldHeader = "Rondo-Withheld-Tools"
 // It has a slot, and the rollout's turns in memory, only when its request is there as a whole: a client that takes its time holds neither.
 func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialects.Dialect) (err error) {
 	defer func() { t.agent.heard(r.Context(), err) }()
-	share, body, end, err := g.receive(w, r, t)
+	share, body, end, err := g.receive(w, r, t, false)
 	if err != nil {
 		return err
 	}
@@ -108,24 +108,26 @@ func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialects.Dialect
 	return give(w, d, a, n.Answer)
 }
 
-// receive reads the request of a call that a tenant may make, until end is called.
-func (g *Gateway) receive(w *stream, r *http.Request, t *tenant) (share *memory.Share, text []byte, end func(), err error) {
+// receive reads the request of a call that a tenant may make, or of one that only counts, until end is called.
+func (g *Gateway) receive(w *stream, r *http.Request, t *tenant, counts bool) (share *memory.Share, text []byte, end func(), err error) {
 	if err := g.exists(r, t); err != nil {
 		return nil, nil, nil, err
 	}
-	if err := t.may(time.Now()); err != nil {
+	if err := t.may(time.Now(), counts); err != nil {
 		return nil, nil, nil, err
 	}
 	share = g.memory.Share(t.Name)
 	if text, err = body(w, r, share, maxBody); err == nil {
-		err = t.begin(time.Now())
+		err = t.begin(time.Now(), counts)
 	}
 	if err != nil {
 		share.End()
 		return nil, nil, nil, err
 	}
 	return share, text, func() {
-		t.end()
+		if !counts {
+			t.end()
+		}
 		share.End()
 	}, nil
 }

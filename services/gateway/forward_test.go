@@ -101,7 +101,7 @@ func TestForward(t *testing.T) {
 			t.Fatalf("request %d is answered by %+v", n, got)
 		}
 	}
-	ended, _ := a.Ended()
+	ended, _ := a.Ended(0)
 	if ended.Recalled != 12 || !slices.Equal(ended.Left, []int{12, 13, 14, 15, 16, 17, 18, 19}) {
 		t.Errorf("%d turns again, %v left", ended.Recalled, ended.Left)
 	}
@@ -166,7 +166,7 @@ func TestForwardIsFenced(t *testing.T) {
 		"a recorded turn": func() { first.recall(askOf(t, dialects.Chat{}, scripted(0, unchanged))) },
 	} {
 		happens()
-		if _, err := first.Ended(); !errors.Is(err, events.ErrElsewhere) {
+		if _, err := first.Ended(0); !errors.Is(err, events.ErrElsewhere) {
 			t.Fatalf("behind %s an agent whose rollout is elsewhere ended by %v", what, err)
 		}
 	}

@@ -138,32 +138,32 @@ func (q *queue) Pop() any {
 	return w
 }
 
-// locks lets the calls of one rollout state their turns one after the other.
+// locks lets the calls of one rollout state their turns one after the other, and so many count at once.
 type locks struct {
 	mu   sync.Mutex
 	held map[string]*lock
 }
 
 type lock struct {
-	turn  chan struct{} // of one place: who fills it has the lock
+	turn  chan struct{} // of as many places as the lock has: who fills one has it
 	users int
 }
 
 // take locks a name until the function that it returns is called.
 func (l *locks) take(name string) (release func()) {
-	release, _ = l.wait(context.Background(), name)
+	release, _ = l.wait(context.Background(), name, 1)
 	return release
 }
 
-// wait is take for somebody who may leave before his turn comes.
-func (l *locks) wait(ctx context.Context, name string) (release func(), err error) {
+// wait is take for somebody who may leave before his turn comes, of a lock that so many may have at once.
+func (l *locks) wait(ctx context.Context, name string, places int) (release func(), err error) {
 	l.mu.Lock()
 	if l.held == nil {
 		l.held = map[string]*lock{}
 	}
 	k := l.held[name]
 	if k == nil {
-		k = &lock{turn: make(chan struct{}, 1)}
+		k = &lock{turn: make(chan struct{}, places)}
 		l.held[name] = k
 	}
 	k.users++

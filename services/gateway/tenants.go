@@ -153,28 +153,30 @@ func (t *tenant) owns(source string) bool {
 	return !theirs || source == "outside/"+t.source()
 }
 
-// may refuses a call that is beyond the tenant's limits, before its request is read.
-func (t *tenant) may(now time.Time) error {
+// may refuses a call that is beyond the tenant's limits, before its request is read. One that counts is none of his concurrent calls.
+func (t *tenant) may(now time.Time, counts bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.within(now)
+	return t.within(now, counts)
 }
 
-// begin takes a call of the tenant in, within his limits; end gives its place back.
-func (t *tenant) begin(now time.Time) error {
+// begin takes a call of the tenant in, within his limits; end gives its place back, which one that counts has not.
+func (t *tenant) begin(now time.Time, counts bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.within(now); err != nil {
+	if err := t.within(now, counts); err != nil {
 		return err
 	}
 	t.requests.Take(1)
-	t.running++
+	if !counts {
+		t.running++
+	}
 	return nil
 }
 
 // within holds a call against the tenant's limits. The caller holds mu.
-func (t *tenant) within(now time.Time) error {
-	if t.Concurrent > 0 && t.running >= t.Concurrent {
+func (t *tenant) within(now time.Time, counts bool) error {
+	if !counts && t.Concurrent > 0 && t.running >= t.Concurrent {
 		return later(time.Second, "rate_limit_exceeded", "%s has %d calls under way, as many as he may", t.Name, t.running)
 	}
 	if wait := t.tokens.Wait(now, 0); wait > 0 {

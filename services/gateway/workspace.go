@@ -130,7 +130,7 @@ func onWorkspace[A asked](g *Gateway) func(w *stream, r *http.Request, t *tenant
 		if err := g.exists(r, t); err != nil {
 			return err
 		}
-		if err := t.may(time.Now()); err != nil {
+		if err := t.may(time.Now(), false); err != nil {
 			return err
 		}
 		key := r.Header.Get(keyHeader)
@@ -140,7 +140,7 @@ func onWorkspace[A asked](g *Gateway) func(w *stream, r *http.Request, t *tenant
 		if !runfile.ValidToken(key) {
 			return problem(http.StatusBadRequest, "invalid_request_error", "%s %.80q: use letters, digits, - and _, at most 64", keyHeader, key)
 		}
-		if err := t.begin(time.Now()); err != nil {
+		if err := t.begin(time.Now(), false); err != nil {
 			return err
 		}
 		defer t.end()
@@ -194,7 +194,7 @@ func takeIn[A asked](g *Gateway, w *stream, r *http.Request, t *tenant, key stri
 
 // callWorkspace states a call, unless its key is known, and awaits its answer. The calls of a rollout come one after the other.
 func (g *Gateway) callWorkspace(ctx context.Context, share *memory.Share, t *tenant, ro *rollout, key string, called events.WorkspaceCalled) (any, error) {
-	release, err := g.locks.wait(ctx, name(ro.Run, ro.ID)+"/workspace")
+	release, err := g.locks.wait(ctx, name(ro.Run, ro.ID)+"/workspace", 1)
 	if err != nil {
 		return nil, err
 	}

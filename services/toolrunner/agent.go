@@ -40,9 +40,9 @@ type Model interface {
 	Resume(policy string, r *events.Rollout)
 	// End is closed when the agent must end.
 	End() <-chan struct{}
-	// Ended is why, how often the agent has asked, and what the machine failed behind the last
-	// turn.
-	Ended() (events.AgentEnded, error)
+	// Ended is why an agent has ended, here with a code, how often it has asked, and what the
+	// machine failed behind the last turn.
+	Ended(code int) (events.AgentEnded, error)
 	// Knows reports whether a rollout has no turn and no start but those that this agent knows.
 	Knows(r *events.Rollout) bool
 	// Used is how much of its time the agent has used since it began.
@@ -255,7 +255,7 @@ func (s *Service) runAgent(ctx context.Context, cfg runfile.RunConfig, task runf
 	if ctx.Err() != nil {
 		return done, 0, ctx.Err()
 	}
-	ended, unanswered := model.Ended()
+	ended, unanswered := model.Ended(ran.ExitCode)
 	if errors.Is(unanswered, events.ErrElsewhere) {
 		return done, 0, unanswered
 	}

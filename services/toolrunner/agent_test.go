@@ -31,7 +31,7 @@ func (m *elsewhere) End() <-chan struct{} {
 	return end
 }
 
-func (m *elsewhere) Ended() (events.AgentEnded, error) {
+func (m *elsewhere) Ended(int) (events.AgentEnded, error) {
 	return events.AgentEnded{}, events.ErrElsewhere
 }
 
@@ -98,7 +98,7 @@ type overtaken struct {
 	others func()
 }
 
-func (m *overtaken) Ended() (events.AgentEnded, error) {
+func (m *overtaken) Ended(int) (events.AgentEnded, error) {
 	if !m.late {
 		m.others()
 	}

@@ -519,10 +519,10 @@ func TestOnlyAnAgentHasItsRollout(t *testing.T) {
 	default:
 		t.Error("the second agent goes on")
 	}
-	if _, failed := second.Ended(); failed == nil {
+	if _, failed := second.Ended(0); failed == nil {
 		t.Error("that another agent has the rollout is not the machine's doing")
 	}
-	if ended, failed := first.Ended(); failed != nil || ended.Requests != 2 || ended.Refused != 0 {
+	if ended, failed := first.Ended(0); failed != nil || ended.Requests != 2 || ended.Refused != 0 {
 		t.Errorf("the first one: %+v, %v", ended, failed)
 	}
 	if turns := servicetest.All(t, p.log, "r", events.TurnSampledType); len(turns) != 2 {

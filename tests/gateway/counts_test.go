@@ -119,7 +119,7 @@ func newSegments(turns []events.TurnSampled) []events.TurnSampled {
 	return slices.DeleteFunc(slices.Clone(turns), func(t events.TurnSampled) bool { return !t.NewSegment })
 }
 
-// TestAgentCounts: what becomes of an agent's counting says nothing of the agent: no count is a request of its model, and none that fails is the machine's failure to answer.
+// TestAgentCounts: what becomes of an agent's counting says nothing of the agent: no count is a request of its model. One that the machine fails is the machine's, until one succeeds.
 func TestAgentCounts(t *testing.T) {
 	b := newBackend(t, counts)
 	log := newPlane(t, b.url, nil).log
@@ -149,9 +149,12 @@ func TestAgentCounts(t *testing.T) {
 			t.Errorf("%s: answered %d %s, want %s", version, status, text, want)
 		}
 	}
-	b.mu.Lock()
-	b.uncounting = http.StatusInternalServerError
-	b.mu.Unlock()
+	refuses := func(status int) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.uncounting = status
+	}
+	refuses(http.StatusInternalServerError)
 	messages := map[string]any{"messages": []any{user("Mend it.")}}
 	if status, text := post("/v1/messages/count_tokens", messages); status != http.StatusBadGateway {
 		t.Errorf("a server that fails: answered %d %s", status, text)
@@ -159,13 +162,20 @@ func TestAgentCounts(t *testing.T) {
 	if status, text := post("/v1/messages/count_tokens", map[string]any{}); status != http.StatusBadRequest {
 		t.Errorf("a wrong request: answered %d %s", status, text)
 	}
-	if ended, failed := a.Ended(); failed != nil || ended.Requests != 0 || ended.Refused != 0 || ended.WaitedMS == 0 {
+	if _, failed := a.Ended(1); failed == nil || !strings.Contains(failed.Error(), "500") {
+		t.Errorf("the machine failed a count: %v", failed)
+	}
+	refuses(0)
+	if status, text := post("/v1/messages/count_tokens", messages); status != http.StatusOK {
+		t.Errorf("a server that is well again: answered %d %s", status, text)
+	}
+	if ended, failed := a.Ended(1); failed != nil || ended.Requests != 0 || ended.Refused != 0 || ended.WaitedMS == 0 {
 		t.Errorf("the agent is said to have ended %+v, %v", ended, failed)
 	}
 	if status, _ := post("/v1/models/x:embedContent", contents); status != http.StatusNotFound {
 		t.Errorf("another method: answered %d", status)
 	}
-	if ended, _ := a.Ended(); ended.Requests != 1 || ended.Refused != 1 {
+	if ended, _ := a.Ended(1); ended.Requests != 1 || ended.Refused != 1 {
 		t.Errorf("a request that was refused is none of the agent's: %+v", ended)
 	}
 	if turns := servicetest.All(t, log, "agents", events.TurnSampledType); len(turns) != 0 || len(b.seen()) != 0 {
