@@ -92,6 +92,8 @@ func actAgent(what, instruction string) error {
 		switch what {
 		case "exit":
 			return errors.New("it cannot go on")
+		case "miscounts":
+			return countTokens()
 		case "flood":
 			for line := bytes.Repeat([]byte("flood\n"), 10000); ; {
 				os.Stdout.Write(line)
@@ -207,14 +209,22 @@ func probe() error {
 			return fmt.Errorf("sockets of the host: %v", sockets)
 		}
 	}
-	status, text, err := request(http.MethodPost, base+"/v1/messages/count_tokens",
+	if err := countTokens(); err != nil {
+		return err
+	}
+	_, _, err := askModel([]any{map[string]any{"role": "user",
+		"content": "one turn, so that there is something to score"}})
+	return err
+}
+
+// countTokens asks as a client of Anthropic does.
+func countTokens() error {
+	status, text, err := request(http.MethodPost, os.Getenv("ANTHROPIC_BASE_URL")+"/v1/messages/count_tokens",
 		map[string]any{"messages": []any{map[string]any{"role": "user", "content": "What of it?"}}})
 	if err != nil || status != http.StatusOK || !strings.HasPrefix(string(text), `{"input_tokens":`) {
 		return fmt.Errorf("tokens cannot be counted: %d %s %v", status, text, err)
 	}
-	_, _, err = askModel([]any{map[string]any{"role": "user",
-		"content": "one turn, so that there is something to score"}})
-	return err
+	return nil
 }
 
 // settings are what only the start of an agent knows.
@@ -372,6 +382,7 @@ func TestEndsOfAgents(t *testing.T) {
 		what, stop, class, why string
 		turns                  int
 		model                  func(int, ask) said
+		uncounting             int
 		change                 func(*runfile.RunConfig)
 	}{
 		{what: "probe", stop: events.StopFinished, turns: 1},
@@ -403,6 +414,9 @@ func TestEndsOfAgents(t *testing.T) {
 			model: func(int, ask) said {
 				return said{status: http.StatusBadRequest, raw: `{"error":{"message":"no tools here"}}`}
 			}},
+		{what: "miscounts", class: events.ClassEndpoint,
+			why: "the agent ended (code 3) behind a request that the machine did not answer: ", uncounting: http.StatusInternalServerError},
+		{what: "miscounts", stop: events.StopExit, turns: 1, uncounting: http.StatusNotFound},
 		{what: "mend", class: events.ClassEndpoint,
 			why: "the agent ended (code 3) behind a request that the machine did not answer: ", change: short,
 			model: func(n int, a ask) said {
@@ -416,12 +430,13 @@ func TestEndsOfAgents(t *testing.T) {
 			if c.model == nil {
 				c.model = mends
 			}
-			p, _ := newAgentPlane(t, c.what, c.model, func(cfg *runfile.RunConfig) {
+			p, b := newAgentPlane(t, c.what, c.model, func(cfg *runfile.RunConfig) {
 				cfg.GroupSize, cfg.InFlight, cfg.Epochs, cfg.Feeds = 1, 1, 1, nil
 				if c.change != nil {
 					c.change(cfg)
 				}
 			})
+			b.uncounts(c.uncounting)
 			p.agents()
 			const rollout = "g000001-0"
 			if c.class != "" {

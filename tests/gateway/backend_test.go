@@ -130,7 +130,7 @@ func (b *backend) complete(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var a ask
-	counts := r.URL.Path == "/v1/chat/completions/render"
+	counts := r.URL.Path == "/v1/chat/completions/render" || r.URL.Path == "/tokenize"
 	if err := json.NewDecoder(r.Body).Decode(&a); err != nil || !counts && r.URL.Path != "/v1/chat/completions" {
 		b.t.Errorf("%s: %v", r.URL.Path, err)
 	}
@@ -164,6 +164,13 @@ func (b *backend) complete(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	w.Write(body)
+}
+
+// uncounts lets it answer with a status who asks for a number of tokens, which 0 counts.
+func (b *backend) uncounts(status int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.uncounting = status
 }
 
 // render answers with the tokens of a chat.

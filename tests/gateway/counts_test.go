@@ -149,12 +149,7 @@ func TestAgentCounts(t *testing.T) {
 			t.Errorf("%s: answered %d %s, want %s", version, status, text, want)
 		}
 	}
-	refuses := func(status int) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.uncounting = status
-	}
-	refuses(http.StatusInternalServerError)
+	b.uncounts(http.StatusInternalServerError)
 	messages := map[string]any{"messages": []any{user("Mend it.")}}
 	if status, text := post("/v1/messages/count_tokens", messages); status != http.StatusBadGateway {
 		t.Errorf("a server that fails: answered %d %s", status, text)
@@ -165,7 +160,7 @@ func TestAgentCounts(t *testing.T) {
 	if _, failed := a.Ended(1); failed == nil || !strings.Contains(failed.Error(), "500") {
 		t.Errorf("the machine failed a count: %v", failed)
 	}
-	refuses(0)
+	b.uncounts(0)
 	if status, text := post("/v1/messages/count_tokens", messages); status != http.StatusOK {
 		t.Errorf("a server that is well again: answered %d %s", status, text)
 	}
