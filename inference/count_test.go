@@ -132,6 +132,7 @@ func TestUncounted(t *testing.T) {
 		"nobody knows it":     {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`, inference.Request{Extra: map[string]any{"odd": 1}}, true, "odd"},
 		"no thoughts":         {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`, inference.Request{Extra: map[string]any{"reasoning_effort": json.RawMessage(`"none"`)}}, true, "reasoning_effort none"},
 		"harmony":             {"", http.StatusNotFound, `{}`, inference.Request{Model: "openai/GPT-OSS-20b"}, true, "GPT-OSS"},
+		"a cut prompt":        {"", http.StatusOK, `{"token_ids":[1],"tokens":[1]}`, inference.Request{Extra: map[string]any{"truncate_prompt_tokens": -1}}, true, "truncate_prompt_tokens"},
 		"no model":            {"", http.StatusNotFound, `{"error":{"message":"The model m does not exist."}}`, inference.Request{}, false, "does not exist"},
 		"it fails":            {"", http.StatusInternalServerError, `{}`, inference.Request{}, false, "500"},
 		"a wrong request":     {"", http.StatusBadRequest, `{"error":{"message":"roles must alternate"}}`, inference.Request{}, false, "roles must alternate"},

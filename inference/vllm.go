@@ -27,6 +27,9 @@ type vllmTurn struct {
 const renderPath = "/chat/completions/render"
 
 func (t *vllmTurn) render(ctx context.Context, messages []Message, prompts bool) ([]int32, error) {
+	if _, cut := t.request.Extra["truncate_prompt_tokens"]; cut && t.chats { // it may leave room for the answer, of which a rendering knows nothing
+		return t.tokenize(ctx, messages, prompts)
+	}
 	request := t.request
 	request.Messages, request.MaxTokens = messages, 1 // a rendering for a longer answer could be refused
 	if !t.chats {
