@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/rondo-rl/rondo/events"
 )
 
 // ErrUncounted means that a server does not count the tokens of a prompt.
@@ -13,7 +15,7 @@ var ErrUncounted = errors.New("the inference server does not count the tokens of
 // Count is how many tokens the prompt of a turn has, which nobody samples. Where turns are asked for as tokens the prompt is made as for one. Else the server renders the messages as it
 // does for a chat:
 //
-//	vLLM       POST /v1/chat/completions/render, and POST /tokenize where that is missing
+//	vLLM       POST /v1/chat/completions/render
 //	SGLang     POST /v1/tokenize
 //	llama.cpp  POST /apply-template and POST /tokenize
 //
@@ -27,4 +29,9 @@ func (c *Client) Count(ctx context.Context, endpoint string, conv Conversation) 
 		f.Err = fmt.Errorf("%w: %w", ErrUncounted, f.Err)
 	}
 	return len(prompt), err
+}
+
+// uncounted is the failure of a chat of which a server makes another prompt where it counts.
+func uncounted(what string) *Failure {
+	return &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("%w: it makes that of a chat with %s otherwise where it counts", ErrUncounted, what)}
 }

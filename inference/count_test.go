@@ -68,12 +68,7 @@ func TestCountSendsAll(t *testing.T) {
 		Template string           `json:"chat_template"`
 		Prompts  *bool            `json:"add_generation_prompt"`
 	}
-	renders := true
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !renders && strings.HasSuffix(r.URL.Path, "/render") {
-			w.WriteHeader(http.StatusNotFound)
-			return
-		}
 		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
 			t.Error(err)
 		}
@@ -88,26 +83,22 @@ func TestCountSendsAll(t *testing.T) {
 		t.Helper()
 		got.Tools, got.Kwargs, got.Messages = nil, nil, nil
 		n, err := k.client.Count(t.Context(), s.URL+"/v1", conv)
-		if err != nil || n != want || len(got.Tools) != 1 || got.Kwargs["a"] != 1.0 || got.Effort != "low" && got.Kwargs["reasoning_effort"] != "low" ||
+		if err != nil || n != want || len(got.Tools) != 1 || got.Kwargs["a"] != 1.0 ||
 			len(got.Messages) != 1 || got.Messages[0]["odd"] != 1.0 {
 			t.Errorf("%s: counted %d, %v, asked with %+v", conv.Engine, n, err, got)
 		}
 	}
 	ask(4)
-	renders = false
-	for _, engine := range []string{inference.EngineVLLM, inference.EngineSGLang} {
-		conv.Engine = engine
-		got.Effort = ""
-		ask(3)
-	}
-	renders, conv.Request.Model = true, "gpt-oss"
+	conv.Request.Model = "gpt-oss"
 	conv.Request.Extra["chat_template"], conv.Request.Extra["add_generation_prompt"], conv.Request.Extra["tool_choice"] = "T", false, "none"
 	for engine, want := range map[string]int{inference.EngineVLLM: 4, inference.EngineLlamaCPP: 3} {
 		conv.Engine, got.Prompts, got.Template = engine, nil, ""
-		if ask(want); got.Template != "T" || got.Prompts == nil || *got.Prompts {
+		if ask(want); got.Template != "T" || got.Effort != "low" || got.Prompts == nil || *got.Prompts {
 			t.Errorf("%s renders a chat as %+v", engine, got)
 		}
 	}
+	conv.Engine, conv.Request.Model, conv.Request.Extra = inference.EngineSGLang, "m", map[string]any{"user": "u", "min_tokens": 3}
+	ask(3)
 }
 
 // TestUncounted: a server that has no path to count at, or would count something else, is told from one that is away and from a request that is wrong.
@@ -121,17 +112,15 @@ func TestUncounted(t *testing.T) {
 		uncounted bool
 		want      string
 	}{
-		"no path":             {"", http.StatusNotFound, `{}`, inference.Request{}, true, "/tokenize answered 404"},
+		"no path":             {"", http.StatusNotFound, `{}`, inference.Request{}, true, "/render answered 404"},
 		"no method":           {"", http.StatusMethodNotAllowed, `{}`, inference.Request{}, true, "405"},
 		"no path, llama.cpp":  {inference.EngineLlamaCPP, http.StatusNotFound, `{}`, inference.Request{}, true, "/apply-template answered 404"},
 		"no path, SGLang":     {inference.EngineSGLang, http.StatusNotFound, `{}`, inference.Request{}, true, "/v1/tokenize answered 404"},
 		"no tools":            {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`, inference.Request{Tools: tools, Extra: map[string]any{"tool_choice": "none"}}, true, `tool_choice none`},
-		"no tools, vLLM":      {"", http.StatusNotFound, `{}`, inference.Request{Tools: tools, Extra: map[string]any{"tool_choice": json.RawMessage(`"none"`)}}, true, `tool_choice none`},
-		"a template":          {"", http.StatusNotFound, `{}`, inference.Request{Extra: map[string]any{"chat_template": "T"}}, true, "chat_template"},
 		"a template, SGLang":  {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`, inference.Request{Extra: map[string]any{"chat_template": "T"}}, true, "chat_template"},
 		"nobody knows it":     {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`, inference.Request{Extra: map[string]any{"odd": 1}}, true, "odd"},
-		"no thoughts":         {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`, inference.Request{Extra: map[string]any{"reasoning_effort": json.RawMessage(`"none"`)}}, true, "reasoning_effort none"},
-		"harmony":             {"", http.StatusNotFound, `{}`, inference.Request{Model: "openai/GPT-OSS-20b"}, true, "GPT-OSS"},
+		"thoughts":            {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`, inference.Request{Extra: map[string]any{"reasoning_effort": json.RawMessage(`"low"`)}}, true, "reasoning_effort"},
+		"harmony":             {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`, inference.Request{Model: "openai/GPT-OSS-20b"}, true, "GPT-OSS"},
 		"a cut prompt":        {"", http.StatusOK, `{"token_ids":[1],"tokens":[1]}`, inference.Request{Extra: map[string]any{"truncate_prompt_tokens": -1}}, true, "truncate_prompt_tokens"},
 		"no model":            {"", http.StatusNotFound, `{"error":{"message":"The model m does not exist."}}`, inference.Request{}, false, "does not exist"},
 		"it fails":            {"", http.StatusInternalServerError, `{}`, inference.Request{}, false, "500"},

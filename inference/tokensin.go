@@ -298,7 +298,7 @@ func (t *turn) chatOf(messages []Message, prompts bool) (map[string]any, error) 
 	body := map[string]any{"model": t.request.Model, "messages": messages, "add_generation_prompt": prompts}
 	if t.chats {
 		if what := t.request.untold(); what != "" {
-			return nil, &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("%w: it makes that of a chat with %s otherwise where it counts", ErrUncounted, what)}
+			return nil, uncounted(what)
 		}
 		written, err := AppendMessages(t.request.Written.JSON, messages[t.request.Written.Messages:])
 		if err != nil {
@@ -331,11 +331,9 @@ func (r Request) untold() string {
 		return "the model " + r.Model
 	case len(r.Tools) > 0 && choice != "auto" && choice != "required":
 		return fmt.Sprintf("tools and the tool_choice %.80s", choice)
-	case r.extra("reasoning_effort") == `"none"`:
-		return "the reasoning_effort none"
 	}
 	for _, field := range slices.Sorted(maps.Keys(r.Extra)) {
-		if field != "tool_choice" && field != "reasoning_effort" && !runfile.LeavesPrompt(field) {
+		if field != "tool_choice" && !runfile.LeavesPrompt(field) {
 			return field
 		}
 	}

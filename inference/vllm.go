@@ -14,7 +14,6 @@ import (
 //
 //	POST /v1/chat/completions/render    a chat request; answers with the request for the next one: token_ids, sampling_params, parse_context
 //	POST /inference/v1/generate         answers with choices[].token_ids and logprobs, and in output_mode "derender" with the message; streams them in output_mode "tokens"
-//	POST /tokenize                      the messages and tools of a chat; answers with their tokens where render is missing
 //	POST /v1/chat/completions/derender  answers with the message: for 0.32, whose rendering has no parse_context and whose generate refuses output_mode "derender"
 //
 // Versions differ in how an entry of logprobs names its token: token_id, or token "token_id:N", or its text.
@@ -27,8 +26,9 @@ type vllmTurn struct {
 const renderPath = "/chat/completions/render"
 
 func (t *vllmTurn) render(ctx context.Context, messages []Message, prompts bool) ([]int32, error) {
-	if _, cut := t.request.Extra["truncate_prompt_tokens"]; cut && t.chats { // it may leave room for the answer, of which a rendering knows nothing
-		return t.tokenize(ctx, messages, prompts)
+	const cuts = "truncate_prompt_tokens" // it may leave room for the answer, of which a rendering knows nothing
+	if _, cut := t.request.Extra[cuts]; cut && t.chats {
+		return nil, uncounted(cuts)
 	}
 	request := t.request
 	request.Messages, request.MaxTokens = messages, 1 // a rendering for a longer answer could be refused
@@ -37,11 +37,8 @@ func (t *vllmTurn) render(ctx context.Context, messages []Message, prompts bool)
 	}
 	var answer rendering
 	if err := t.post(ctx, t.base+renderPath, request, &answer); err != nil {
-		switch {
-		case !t.chats:
+		if !t.chats {
 			err = lacksTokens(err)
-		case lacksPath(err):
-			return t.tokenize(ctx, messages, prompts)
 		}
 		return nil, err
 	}
@@ -49,21 +46,6 @@ func (t *vllmTurn) render(ctx context.Context, messages []Message, prompts bool)
 		t.asks = &answer
 	}
 	return rendered(t.base+renderPath, answer.tokens)
-}
-
-// tokenize has a server write the messages of a chat as tokens that does not render it.
-func (t *vllmTurn) tokenize(ctx context.Context, messages []Message, prompts bool) ([]int32, error) {
-	var answer struct {
-		Tokens tokenIDs `json:"tokens"`
-	}
-	chat, err := t.chatOf(messages, prompts)
-	if err == nil {
-		err = t.post(ctx, t.root+"/tokenize", chat, &answer)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return rendered(t.root+"/tokenize", answer.Tokens)
 }
 
 func (t *vllmTurn) end(ctx context.Context, messages []Message, whole, _ []int32) (int, bool, error) {

@@ -82,14 +82,14 @@ func (a *Agent) End() <-chan struct{} { return a.end }
 
 // Ended is what is known of the end of an agent that ended with a code: how often it has asked, why
 // it must end, and what the machine failed behind the last turn. A count that failed says something
-// of the end only where that is a bad one, or there is no turn.
+// of the end only where that is a bad one of the agent's own, or there is no turn.
 func (a *Agent) Ended(code int) (events.AgentEnded, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	ended := a.ended
 	ended.Recalled, ended.Left = a.recording.recalled, a.recording.left()
 	ended.WaitedMS = float64(a.waitedUntil(time.Now())) / float64(time.Millisecond)
-	if a.failed == nil && (code != 0 || a.turns == len(ended.Left)) {
+	if a.failed == nil && (code != 0 && ended.StopReason == "" || a.turns == len(ended.Left)) {
 		return ended, a.miscount
 	}
 	return ended, a.failed

@@ -255,7 +255,11 @@ func (s *Service) runAgent(ctx context.Context, cfg runfile.RunConfig, task runf
 	if ctx.Err() != nil {
 		return done, 0, ctx.Err()
 	}
-	ended, unanswered := model.Ended(ran.ExitCode)
+	own := ran.ExitCode
+	if overtime() || ran.OutputExceeded { // it was killed
+		own = 0
+	}
+	ended, unanswered := model.Ended(own)
 	if errors.Is(unanswered, events.ErrElsewhere) {
 		return done, 0, unanswered
 	}

@@ -130,7 +130,7 @@ func (b *backend) complete(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var a ask
-	counts := r.URL.Path == "/v1/chat/completions/render" || r.URL.Path == "/tokenize"
+	counts := r.URL.Path == "/v1/chat/completions/render"
 	if err := json.NewDecoder(r.Body).Decode(&a); err != nil || !counts && r.URL.Path != "/v1/chat/completions" {
 		b.t.Errorf("%s: %v", r.URL.Path, err)
 	}
