@@ -24,7 +24,8 @@ type Server struct {
 	Older, Oldest bool
 	// Change changes an answer; path is that of the request.
 	Change func(path string, answer map[string]any)
-	// Chunk is how many tokens an event of a stream has, 8 where it is 0. Cut, if set, is asked before each event, with how many tokens were sent; true breaks the connection.
+	// Chunk is how many tokens an event of a stream has, 8 where it is 0. Cut, if set, is asked before each event, once at a time, with how many tokens were sent; true breaks the
+	// connection.
 	Chunk int
 	Cut   func(sent int) bool
 	// Streams says what becomes of a request for a stream: the constants below; vLLM 0.33 streams.
@@ -42,6 +43,7 @@ type Server struct {
 	t        testing.TB
 	mux      *http.ServeMux
 	engine   string
+	cutting  sync.Mutex
 	mu       sync.Mutex
 	prompts  [][]int32
 	sampled  [][]int32
@@ -318,7 +320,7 @@ func (s *Server) stream(w http.ResponseWriter, answer map[string]any) {
 		w.(http.Flusher).Flush()
 	}
 	for sent := 0; ; sent += size {
-		if s.Cut != nil && s.Cut(min(sent, len(ids))) {
+		if s.cut(min(sent, len(ids))) {
 			panic(http.ErrAbortHandler)
 		}
 		end := min(sent+size, len(ids))
@@ -340,6 +342,12 @@ func (s *Server) stream(w http.ResponseWriter, answer map[string]any) {
 	}
 	send(map[string]any{"request_id": answer["request_id"], "choices": []any{}, "usage": answer["usage"]})
 	fmt.Fprint(w, "data: [DONE]\n\n")
+}
+
+func (s *Server) cut(sent int) bool {
+	s.cutting.Lock()
+	defer s.cutting.Unlock()
+	return s.Cut != nil && s.Cut(sent)
 }
 
 // Logprob is the log-probability of a turn's token.
