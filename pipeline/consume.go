@@ -22,7 +22,7 @@ import (
 var (
 	// beginAgain is how long a decider or a round that failed rests: it reads a run's log again.
 	beginAgain = retry.Policy{First: time.Second, Most: 30 * time.Second}
-	// serveAgain is how long a consumer that cannot be served rests. What waits at it may be somebody's who waits for an answer.
+	// serveAgain is how long a consumer that cannot be served rests. Senders may wait for an answer to the messages there.
 	serveAgain = retry.Policy{First: time.Second, Most: 10 * time.Second}
 )
 

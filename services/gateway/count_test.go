@@ -17,8 +17,8 @@ import (
 	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
 
-// TestPlacesToCount: a rollout counts one prompt after the other, a run some and all together so many at once. Who finds no place in his time is told to come again, and leaves none taken.
-// Strangers have no place of a rollout's.
+// TestPlacesToCount: a rollout counts one prompt after the other, a run some and all together so many at once. A request that finds no place
+// in time is refused, and takes none. Other tenants take no place of a rollout.
 func TestPlacesToCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &Gateway{counts: make(chan struct{}, mostCounts)}

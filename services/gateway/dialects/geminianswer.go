@@ -51,7 +51,7 @@ func geminiHead(n *Answer, parts ...any) geminiAnswer {
 // geminiReasons are Gemini's words. Calls have none of their own.
 var geminiReasons = map[string]string{"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", ContentFilter: "SAFETY"}
 
-// end says how a turn ended, and what it took. What Gemini has no word for is OTHER, which no client takes for the model's end.
+// end says how a turn ended, and what it took. An end for which Gemini has no word is OTHER: no client takes that for an end that the model chose.
 func (m *geminiAnswer) end(n *Answer) {
 	c, reason := &m.Candidates[0], finishReason(n)
 	if c.FinishReason = geminiReasons[reason]; c.FinishReason == "" {
