@@ -1,6 +1,7 @@
 // Command times runs tests as `go test` does, measures them, and prints what each package took and which guarantees it guards:
 //
 //	times test FILE FLAG... PACKAGE...   tests packages, prints what go test prints, and adds each package's and test's time to FILE
+//	times confirm FILE FLAG... PACKAGE...   does the same, tests the few packages that failed once more by themselves, and fails if one fails again
 //	times table FILE                     prints the packages of FILE and its ten slowest tests
 //	times guarded FILE                   fails if no test of FILE guards a guarantee of docs/guarantees.md
 //	times failed FILE                    prints which tests of FILE failed, how often and why, and fails if any did
@@ -27,11 +28,14 @@ func main() {
 
 func run(args []string) (code int, err error) {
 	if len(args) < 2 {
-		return 0, errors.New("use: times test FILE FLAG PACKAGE, or times table, guarded or failed FILE")
+		return 0, errors.New("use: times test or confirm FILE FLAG PACKAGE, or times table, guarded or failed FILE")
 	}
 	switch verb, file := args[0], args[1]; verb {
 	case "test":
-		return test(file, args[2:])
+		code, _, err := test(file, args[2:])
+		return code, err
+	case "confirm":
+		return confirm(file, args[2:])
 	case "exec": // what go test starts a test program by
 		return measured(file, args[2:])
 	case "table", "guarded", "failed":
@@ -52,7 +56,7 @@ func run(args []string) (code int, err error) {
 		m.table(os.Stdout, promises)
 		return 0, nil
 	default:
-		return 0, fmt.Errorf("there is no verb %q: use test, table, guarded or failed", verb)
+		return 0, fmt.Errorf("there is no verb %q: use test, confirm, table, guarded or failed", verb)
 	}
 }
 
@@ -69,32 +73,75 @@ type entry struct {
 	CPU     float64 `json:"cpu,omitempty"` // seconds of the processors
 }
 
-// test runs go test in the repository's root, and each test program by this one.
-func test(file string, args []string) (code int, err error) {
+// test runs go test in the repository's root, and each test program by this one. It returns the exit status and the packages that failed.
+func test(file string, args []string) (code int, failures []failure, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	root, err := os.Getwd()
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	if file, err = filepath.Abs(file); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	c := exec.Command("go", append([]string{"test", "-json", "-exec", strings.Join([]string{self, "exec", file, root}, " ")}, args...)...)
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	if err := c.Start(); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	if err := follow(os.Stdout, out, file); err != nil {
-		return 0, errors.Join(err, c.Process.Kill())
+	if failures, err = follow(os.Stdout, out, file); err != nil {
+		return 0, nil, errors.Join(err, c.Process.Kill())
 	}
-	return status(c.Wait())
+	code, err = status(c.Wait())
+	return code, failures, err
+}
+
+// confirm tests packages, and those that failed a second time, one after the other. What passes then is flaky: `times failed` names it.
+func confirm(file string, args []string) (code int, err error) {
+	code, failures, err := test(file, args)
+	if err != nil || code == 0 {
+		return code, err
+	}
+	again, why := retried(args, failures)
+	if why != "" {
+		fmt.Println("nothing is tested again:", why)
+		return code, nil
+	}
+	fmt.Printf("\n%d packages failed. They are tested once more, by themselves.\n", len(failures))
+	code, _, err = test(file, again)
+	return code, err
+}
+
+// flakyPackages bounds how many packages of a run may fail by chance. Where more do, something is broken.
+const flakyPackages = 3
+
+// retried are the arguments of go test for the packages that failed, or why a second run would show nothing.
+func retried(args []string, failures []failure) (again []string, why string) {
+	if len(failures) == 0 {
+		return nil, "no package's tests failed"
+	}
+	if len(failures) > flakyPackages {
+		return nil, fmt.Sprintf("%d packages failed, more than %d", len(failures), flakyPackages)
+	}
+	for _, arg := range args {
+		if !strings.HasPrefix(arg, module) {
+			again = append(again, arg)
+		}
+	}
+	again = append(again, "-p=1")
+	for _, f := range failures {
+		if f.sure != "" {
+			return nil, f.pkg + ": " + f.sure
+		}
+		again = append(again, f.pkg)
+	}
+	return again, ""
 }
 
 // status is the exit status of a command that was waited for.

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,8 +28,12 @@ func TestOutputIsThatOfGoTest(t *testing.T) {
 {"Action":"fail","Package":"github.com/rondo-rl/rondo/b","Elapsed":0.6}
 {"ImportPath":"github.com/rondo-rl/rondo/c","Action":"build-output","Output":"c.go:1: no such thing\n"}
 `
-	if err := follow(&out, strings.NewReader(stream), file); err != nil {
+	failures, err := follow(&out, strings.NewReader(stream), file)
+	if err != nil {
 		t.Fatal(err)
+	}
+	if want := []failure{{pkg: module + "b"}}; !slices.Equal(failures, want) {
+		t.Errorf("failed %v, want %v", failures, want)
 	}
 	want := `go: a word of go's own
 ok  	github.com/rondo-rl/rondo/a	2.000s
@@ -98,6 +104,34 @@ func TestFailed(t *testing.T) {
 	out.Reset()
 	if code := (measurement{tests: []entry{{Folder: "c", Test: "TestGood", Outcome: "pass"}}}).failed(&out); code != 0 || out.Len() > 0 {
 		t.Errorf("all passed: %d, printed %q", code, &out)
+	}
+}
+
+// TestRetried: few packages that failed by what may be chance are tested again, with the run's flags. Races, what does not build, and many at once are sure.
+func TestRetried(t *testing.T) {
+	stream := `{"Action":"output","Package":"github.com/rondo-rl/rondo/a","Test":"TestRace","Output":"WARNING: DATA RACE\n"}
+{"Action":"fail","Package":"github.com/rondo-rl/rondo/a","Test":"TestRace"}
+{"Action":"fail","Package":"github.com/rondo-rl/rondo/a"}
+{"Action":"output","Package":"github.com/rondo-rl/rondo/b","Output":"FAIL\tgithub.com/rondo-rl/rondo/b [build failed]\n"}
+{"Action":"fail","Package":"github.com/rondo-rl/rondo/b"}
+{"Action":"output","Package":"github.com/rondo-rl/rondo/c","Output":"exit status 1\n"}
+{"Action":"fail","Package":"github.com/rondo-rl/rondo/c"}
+`
+	all, err := follow(io.Discard, strings.NewReader(stream), filepath.Join(t.TempDir(), "times"))
+	if err != nil || len(all) != 3 {
+		t.Fatalf("failed %v, %v", all, err)
+	}
+	args := []string{"-race", "-timeout", "20m", module + "a", module + "b", module + "c", module + "good"}
+	again, why := retried(args, all[2:])
+	if want := []string{"-race", "-timeout", "20m", "-p=1", module + "c"}; !slices.Equal(again, want) {
+		t.Errorf("again %v, %q, want %v", again, why, want)
+	}
+	for want, failures := range map[string][]failure{
+		"a data race": all[:1], "not build": all[1:], "4 packages": slices.Repeat(all[2:], 4), "no package": nil,
+	} {
+		if again, why := retried(args, failures); again != nil || !strings.Contains(why, want) {
+			t.Errorf("again %v, %q, want %q", again, why, want)
+		}
 	}
 }
 

@@ -74,14 +74,19 @@ func TestCounting(t *testing.T) {
 // TestCountingCopies: a request within a request for a number of tokens is read in place. Signs that JSON may escape make it no larger.
 func TestCountingCopies(t *testing.T) {
 	body := `{"contents":[{"role":"user","parts":[{"text":"` + strings.Repeat("<", 1<<20) + `"}]}]}`
-	takes := func(d Dialect, body string) uint64 {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		if _, err := d.Read([]byte(body)); err != nil {
-			t.Fatal(err)
+	takes := func(d Dialect, body string) (least uint64) { // others allocate meanwhile, and a collection empties what is kept for the next
+		for range 5 {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			if _, err := d.Read([]byte(body)); err != nil {
+				t.Fatal(err)
+			}
+			runtime.ReadMemStats(&after)
+			if took := after.TotalAlloc - before.TotalAlloc; least == 0 || took < least {
+				least = took
+			}
 		}
-		runtime.ReadMemStats(&after)
-		return after.TotalAlloc - before.TotalAlloc
+		return least
 	}
 	plain := takes(GeminiCount{}, body)
 	if within := takes(GeminiCount{}, `{"generateContentRequest":`+body+`}`); within > plain+4<<20 {
