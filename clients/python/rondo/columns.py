@@ -46,7 +46,7 @@ class Ragged(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """Stretches of each row's tokens: span j begins at starts[j] of its row, is lengths[j] tokens long, and says fields[name][j].
+    """Stretches of each row's tokens: span j begins at starts[j] of its row, is lengths[j] tokens long, and says `fields[name][j]`.
 
     starts, lengths, and each of fields: [M], of all rows one after the other. offsets: int32 [B + 1].
     """
