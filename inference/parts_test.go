@@ -58,7 +58,7 @@ func TestContentParts(t *testing.T) {
 			if err == nil {
 				err = json.Unmarshal(body, &read)
 			}
-			back, wrong := Encode(Message{Role: "assistant", Content: read.Content, Thoughts: ThoughtsOf(read.Reasoning)})
+			back, wrong := Encode(Message{Role: "assistant", Content: read.Content, Thoughts: thoughtsOf(read.Reasoning)})
 			if err != nil || wrong != nil {
 				t.Fatal(err, wrong)
 			}

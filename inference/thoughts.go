@@ -73,8 +73,8 @@ func textOf(blocks json.RawMessage) (text string) {
 	return text
 }
 
-// ThoughtsOf gives a server back what it gave, in the form in which it gave it.
-func ThoughtsOf(r *events.Reasoning) (t Thoughts) {
+// thoughtsOf gives a server back what it gave, in the form in which it gave it.
+func thoughtsOf(r *events.Reasoning) (t Thoughts) {
 	if r == nil {
 		return t
 	}
@@ -88,4 +88,13 @@ func ThoughtsOf(r *events.Reasoning) (t Thoughts) {
 	}
 	t.ThinkingBlocks, t.ReasoningDetails, t.Parts = r.Blocks[fieldThinkingBlocks], r.Blocks[fieldReasoningDetails], r.Blocks[fieldContent]
 	return t
+}
+
+// Recorded is a sampled turn's message as servers take it.
+func Recorded(turn *events.TurnSampled) Message {
+	m := Message{Role: roleAssistant, Content: turn.Content, Thoughts: thoughtsOf(turn.Reasoning)}
+	for _, c := range turn.ToolCalls {
+		m.ToolCalls = append(m.ToolCalls, ToolCall{ID: c.ID, Type: "function", Function: Function{Name: c.Name, Arguments: Arguments(c.Arguments).ForServer()}})
+	}
+	return m
 }

@@ -92,11 +92,7 @@ func (k *talk) take(answer *inference.Response, answers ...inference.Message) (a
 	sample := inference.SampledOf(&turn, len(prompt)-len(rest))
 	sample.Message = len(k.messages)
 	k.last, k.known, k.samples = turn, slices.Concat(prompt, turn.TokenIDs), append(k.samples, sample)
-	said := inference.Message{Role: "assistant", Content: turn.Content, Thoughts: inference.ThoughtsOf(turn.Reasoning)}
-	for _, c := range turn.ToolCalls {
-		said.ToolCalls = append(said.ToolCalls, inference.ToolCall{ID: c.ID, Type: "function", Function: inference.Function{Name: c.Name, Arguments: inference.Arguments(c.Arguments)}})
-	}
-	k.messages = append(append(k.messages, said), answers...)
+	k.messages = append(append(k.messages, inference.Recorded(&turn)), answers...)
 	return k.server.Tokenizer.Decode(rest)
 }
 

@@ -263,9 +263,9 @@ func (r *sampleRow) decodeTexts() error {
 		r.Annotations = nil
 	}
 	var err error
-	if r.Columns, err = parseColumns(r.columns); err != nil {
+	if r.Columns, err = parseList[TokenColumn]("token columns", r.columns); err != nil {
 		return err
 	}
-	r.Hints, err = parseHints(r.hints)
+	r.Hints, err = parseList[Hint]("hints", r.hints)
 	return err
 }

@@ -183,7 +183,7 @@ func decodeTrajectory(file []byte) (*Trajectory, error) {
 			return nil, fmt.Errorf("%w: row %d is of rollout %.80q, the metadata says %.80q", ErrCorrupt, i, row.rollout, t.Rollout)
 		}
 		t.Messages[i] = row.Message
-		if t.Messages[i].Columns, err = parseColumns(row.columns); err != nil {
+		if t.Messages[i].Columns, err = parseList[TokenColumn]("token columns", row.columns); err != nil {
 			return nil, fmt.Errorf("%w: row %d: %w", ErrCorrupt, i, err)
 		}
 	}

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -222,17 +221,4 @@ func hintsText(hints []Hint) (string, error) {
 		return "", nil
 	}
 	return marshal(hints)
-}
-
-func parseHints(text string) (hints []Hint, err error) {
-	if text == "" {
-		return nil, nil
-	}
-	if err := json.Unmarshal([]byte(text), &hints); err != nil {
-		return nil, fmt.Errorf("hints: %w", err)
-	}
-	if len(hints) == 0 {
-		return nil, nil
-	}
-	return hints, nil
 }

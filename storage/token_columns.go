@@ -121,17 +121,18 @@ func columnsText(columns []TokenColumn) (string, error) {
 	return marshal(columns)
 }
 
-func parseColumns(text string) (columns []TokenColumn, err error) {
+// parseList reads a list of JSON, named for errors; "" is an empty one, too.
+func parseList[T any](what, text string) (list []T, err error) {
 	if text == "" {
 		return nil, nil
 	}
-	if err := json.Unmarshal([]byte(text), &columns); err != nil {
-		return nil, fmt.Errorf("token columns: %w", err)
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	if len(columns) == 0 {
+	if len(list) == 0 {
 		return nil, nil
 	}
-	return columns, nil
+	return list, nil
 }
 
 // columnNames are the names of a batch's token columns.

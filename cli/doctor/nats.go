@@ -28,19 +28,24 @@ const (
 // leastPayload is what a message must be allowed to hold: a fact with its body, and its headers.
 const leastPayload = 1 << 20
 
+// connect makes a connection that tells refused what the user may not do: NATS drops that without a word to who asked.
+func connect(url string, options []nats.Option, refused context.CancelCauseFunc) (*nats.Conn, error) {
+	return nats.Connect(url, append(options, nats.Name("rondo doctor"), nats.Timeout(5*time.Second), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			refused(err)
+		}
+	}))...)
+}
+
 // tryNATS connects, and makes and deletes a stream as large as a run's.
 func tryNATS(ctx context.Context, url string, access app.NATSAccess, now func() time.Time) []finding {
 	options, err := access.Options()
 	if err != nil {
 		return []finding{trouble("nats", err, "")}
 	}
-	ctx, refused := context.WithCancelCause(ctx) // without a word to who asked, NATS drops what a user may not do
+	ctx, refused := context.WithCancelCause(ctx)
 	defer refused(nil)
-	nc, err := nats.Connect(url, append(options, nats.Name("rondo doctor"), nats.Timeout(5*time.Second), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		if errors.Is(err, nats.ErrPermissionViolation) {
-			refused(err)
-		}
-	}))...)
+	nc, err := connect(url, options, refused)
 	if err != nil {
 		return []finding{trouble("nats", fmt.Errorf("connect to %s: %w", app.Redacted(url), app.WithoutSecrets(url, err)), connectAdvice(err))}
 	}

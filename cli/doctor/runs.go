@@ -50,11 +50,7 @@ func tryRuns(ctx context.Context, url string, access app.NATSAccess, storeURL st
 	}
 	ctx, refused := context.WithCancelCause(ctx)
 	defer refused(nil)
-	nc, err := nats.Connect(url, append(options, nats.Name("rondo doctor"), nats.Timeout(5*time.Second), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		if errors.Is(err, nats.ErrPermissionViolation) {
-			refused(err)
-		}
-	}))...)
+	nc, err := connect(url, options, refused)
 	if err != nil {
 		return nil
 	}

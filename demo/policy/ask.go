@@ -80,14 +80,7 @@ func (s *state) observeFound(result string) {
 }
 
 // unreadFound are the files that a search found and that were not read yet. They are the first of the unread ones.
-func (s *state) unreadFound() (files []string) {
-	for _, name := range s.found {
-		if f := s.files[name]; !f.read && !f.asked {
-			files = append(files, name)
-		}
-	}
-	return files
-}
+func (s *state) unreadFound() []string { return s.unreadOf(s.found) }
 
 // rank is a file's place, from 1, among the files of the search's answer that may be changed; 0 for a file that it did not find.
 func (s *state) rank(f *file) (place int) {

@@ -79,8 +79,10 @@ func (s *state) unlisted() (dirs []string) {
 	return dirs
 }
 
-func (s *state) unread() (files []string) {
-	for _, name := range s.order {
+func (s *state) unread() []string { return s.unreadOf(s.order) }
+
+func (s *state) unreadOf(names []string) (files []string) {
+	for _, name := range names {
 		if f := s.files[name]; !f.read && !f.asked {
 			files = append(files, name)
 		}

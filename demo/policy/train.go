@@ -78,11 +78,6 @@ func NewTrainer(o Options) (*Trainer, error) {
 	return &Trainer{Options: o, model: NewModel(), squares: make([]float32, Dimension)}, nil
 }
 
-// Model is a copy of the policy as trained so far.
-func (t *Trainer) Model() *Model {
-	return &Model{Weights: append([]float32(nil), t.model.Weights...)}
-}
-
 // weighted is a decision with what its loss needs.
 type weighted struct {
 	decision

@@ -9,6 +9,11 @@ import (
 	"testing"
 )
 
+// Model is a copy of the policy as trained so far.
+func (t *Trainer) Model() *Model {
+	return &Model{Weights: append([]float32(nil), t.model.Weights...)}
+}
+
 func TestTrainingRaisesTheReward(t *testing.T) {
 	const steps = 12
 	first, last := trained(t, DefaultOptions(), steps, centred)

@@ -50,7 +50,6 @@ type Step struct {
 	Kind             string
 	Version, Against int64
 	Why              string                       // of a wait
-	Until            time.Time                    // of a wait; zero: for an event
 	Promotion        events.WeightsPromoted       // to be stated
 	ID               string                       // of its submission
 	Given            Fact[events.WeightsPromoted] // of a canary: what gave it its share
@@ -194,7 +193,7 @@ func (s *State) due(now time.Time, o Options, promoted int64) Step {
 	case o.Every > 0 && !now.Before(at):
 		return step
 	case o.Every > 0:
-		return Step{Kind: Wait, Until: at, Why: fmt.Sprintf("version %d is due %s", step.Version, at.UTC().Format(time.DateTime))}
+		return Step{Kind: Wait, Why: fmt.Sprintf("version %d is due %s", step.Version, at.UTC().Format(time.DateTime))}
 	}
 	return Step{Kind: Wait, Why: fmt.Sprintf("%d of %d versions are published since the last judgement", len(fresh), o.Versions)}
 }

@@ -53,3 +53,15 @@ func open(spec, memory string) (Embedder, error) {
 	}
 	return nil, fmt.Errorf("%.80q: want static, model2vec:FOLDER or http(s)://HOST/v1#MODEL", spec)
 }
+
+// embedEach embeds one text after the other, until the context ends.
+func embedEach(ctx context.Context, texts []string, embed func(text string) []float32) ([][]float32, error) {
+	vectors := make([][]float32, len(texts))
+	for i, text := range texts {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		vectors[i] = embed(text)
+	}
+	return vectors, nil
+}

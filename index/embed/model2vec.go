@@ -246,14 +246,7 @@ func (m *model) ID() string { return m.id }
 func (m *model) Dimensions() int { return m.dimensions }
 
 func (m *model) Embed(ctx context.Context, texts []string) ([][]float32, error) {
-	vectors := make([][]float32, len(texts))
-	for i, text := range texts {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		vectors[i] = m.vector(text)
-	}
-	return vectors, nil
+	return embedEach(ctx, texts, m.vector)
 }
 
 // vector is the direction of the sum, and so of the mean.

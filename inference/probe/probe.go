@@ -199,16 +199,14 @@ func (p *prober) extends(ctx context.Context, messages []inference.Message, turn
 
 // follow is a conversation with a turn, and with what answers it.
 func follow(messages []inference.Message, turn events.TurnSampled) []inference.Message {
-	next := inference.Message{Role: "assistant", Content: turn.Content, Thoughts: inference.ThoughtsOf(turn.Reasoning)}
 	answers := []inference.Message{{Role: "user", Content: "Go on."}}
 	if len(turn.ToolCalls) > 0 {
 		answers = nil
 	}
 	for _, c := range turn.ToolCalls {
-		next.ToolCalls = append(next.ToolCalls, inference.ToolCall{ID: c.ID, Type: "function", Function: inference.Function{Name: c.Name, Arguments: inference.Arguments(c.Arguments).ForServer()}})
 		answers = append(answers, inference.Message{Role: "tool", ToolCallID: c.ID, Content: "README.md\nmain.go"})
 	}
-	return append(append(slices.Clone(messages), next), answers...)
+	return append(append(slices.Clone(messages), inference.Recorded(&turn)), answers...)
 }
 
 // processedAdvice is how servers are made to give the log-probabilities of what was sampled.

@@ -24,11 +24,9 @@ const (
 // workspace, narrows it. An error is of the infrastructure.
 type Search func(ctx context.Context, sb *sandbox.Sandbox, query, directory string) (Findings, error)
 
-// Findings are what a search found, and in which tree.
+// Findings are what a search found.
 type Findings struct {
 	Parts []Part
-	// Root identifies the tree that was searched: the workspace as it is now.
-	Root string
 	// Waited is how long it took until the index was there.
 	Waited time.Duration
 }
@@ -38,7 +36,6 @@ type Part struct {
 	Path                string // relative to the workspace
 	FirstLine, LastLine int
 	Symbols             string // the declarations that it holds or lies in
-	Score               float64
 }
 
 type codebaseSearchArguments struct {

@@ -72,7 +72,7 @@ func asRecorded(raw json.RawMessage, turn *events.TurnSampled) (json.RawMessage,
 	}
 	delete(fields, "reasoning")
 	delete(fields, "reasoning_content")
-	own := recorded(turn)
+	own := inference.Recorded(turn)
 	text, err := inference.Encode(own)
 	if err != nil {
 		return nil, err
@@ -86,16 +86,4 @@ func asRecorded(raw json.RawMessage, turn *events.TurnSampled) (json.RawMessage,
 	}
 	maps.Copy(fields, back)
 	return inference.Encode(fields)
-}
-
-// recorded is a turn's answer as servers take it.
-func recorded(turn *events.TurnSampled) inference.Message {
-	own := inference.Message{Role: roleAssistant, Content: turn.Content, Thoughts: inference.ThoughtsOf(turn.Reasoning)}
-	for _, c := range turn.ToolCalls {
-		own.ToolCalls = append(own.ToolCalls, inference.ToolCall{
-			ID: c.ID, Type: "function",
-			Function: inference.Function{Name: c.Name, Arguments: inference.Arguments(c.Arguments).ForServer()},
-		})
-	}
-	return own
 }

@@ -36,7 +36,6 @@ func DefaultOptions() Options {
 type Gateway struct {
 	log     *eventlog.Log
 	logger  *slog.Logger
-	opts    Options
 	servers *fleet.Fleet
 	twins   twins
 	tenants []*tenant
@@ -63,7 +62,7 @@ func New(env pipeline.Env, servers *fleet.Fleet, opts Options) (*Gateway, error)
 		return nil, fmt.Errorf("gateway: %d slots, %d waiting: slots must be positive", opts.Slots, opts.Waiting)
 	}
 	g := &Gateway{
-		log: env.Log, logger: env.Logger, opts: opts, tenants: tenants, metrics: m, gate: newGate(opts.Slots, opts.Waiting, m),
+		log: env.Log, logger: env.Logger, tenants: tenants, metrics: m, gate: newGate(opts.Slots, opts.Waiting, m),
 		servers: servers, memory: newMemory(), mux: http.NewServeMux(), counts: make(chan struct{}, mostCounts),
 	}
 	g.mux.HandleFunc("GET /healthz", g.health)

@@ -38,7 +38,7 @@ func (c talk) request(t testing.TB, turns []events.TurnSampled) *ask {
 	t.Helper()
 	a := &ask{Request: &dialects.Request{Forward: map[string]json.RawMessage{}, Conversation: slices.Clone(c)}}
 	for _, m := range c {
-		said := recorded(&events.TurnSampled{Content: m.Content, ToolCalls: m.ToolCalls})
+		said := inference.Recorded(&events.TurnSampled{Content: m.Content, ToolCalls: m.ToolCalls})
 		said.Role, said.ToolCallID = m.Role, m.ToolCallID
 		text, err := inference.Encode(said)
 		if err != nil {

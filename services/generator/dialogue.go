@@ -50,11 +50,7 @@ func (s *dialogue) add(task runfile.TaskSpec, r *events.Rollout, i int) {
 		s.asked = in
 		s.messages = append(s.messages, instruction(task, in))
 	}
-	m := inference.Message{Role: "assistant", Content: turn.Content, Thoughts: inference.ThoughtsOf(turn.Reasoning)}
-	for _, c := range turn.ToolCalls {
-		m.ToolCalls = append(m.ToolCalls, inference.ToolCall{ID: c.ID, Type: "function", Function: inference.Function{Name: c.Name, Arguments: inference.Arguments(c.Arguments).ForServer()}})
-	}
-	s.messages = append(s.messages, m)
+	s.messages = append(s.messages, inference.Recorded(turn))
 	for _, result := range turn.Told(r.Tools.Of(turn.Turn).Results) {
 		s.messages = append(s.messages, inference.Message{Role: "tool", ToolCallID: result.CallID, Content: result.Content})
 	}

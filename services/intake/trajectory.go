@@ -67,7 +67,7 @@ func (s *Service) admitFinished(ctx context.Context, cfg runfile.RunConfig, r *e
 			return refuse("trajectory: a workspace of its messages is no key of a blob")
 		}
 	}
-	if err := sameFigures(cfg, t, r, p); err != nil {
+	if err := sameFigures(cfg, t, p); err != nil {
 		return err
 	}
 	if len(r.Turns) > 0 && p.Turns != len(r.Turns) {
@@ -101,30 +101,8 @@ func (s *Service) trajectory(ctx context.Context, run string, ref storage.Ref) (
 }
 
 // sameFigures compares what the fact says of the trajectory with the file.
-func sameFigures(cfg runfile.RunConfig, t *storage.Trajectory, r *events.Rollout, p *events.RolloutFinished) error {
-	is := events.RolloutFinished{
-		StopReason: t.StopReason, TextOnly: t.TextOnly, Samples: len(t.Samples()),
-		MinVersion: r.Started.PolicyVersion, MaxVersion: r.Started.PolicyVersion,
-	}
-	for _, m := range t.Messages {
-		is.Tokens += len(m.TokenIDs)
-		for _, sampled := range m.LossMask {
-			if sampled {
-				is.Sampled++
-			}
-		}
-		if m.Role == "assistant" {
-			is.Turns = max(is.Turns, int(m.Turn)+1)
-		}
-		if low, high := m.VersionRange(); low >= 0 {
-			is.MaxVersion = max(is.MaxVersion, high)
-			if t.Masked[m.Segment] == "" {
-				is.MinVersion = min(is.MinVersion, low)
-			}
-		}
-		is.UnknownVersions += m.UnknownVersions()
-		is.Constrained += m.ConstrainedTokens()
-	}
+func sameFigures(cfg runfile.RunConfig, t *storage.Trajectory, p *events.RolloutFinished) error {
+	is := events.NewRolloutFinished(t)
 	if p.UnknownVersions == 0 && !cfg.RequiresVersions() {
 		is.UnknownVersions = 0 // a harness need not state it where nothing follows from it
 	}

@@ -79,9 +79,9 @@ func (s *searcher) search(task runfile.TaskSpec) tools.Search {
 		if err != nil {
 			return tools.Findings{}, err
 		}
-		found := tools.Findings{Root: now.Root(), Waited: waited}
+		found := tools.Findings{Waited: waited}
 		for _, h := range hits {
-			found.Parts = append(found.Parts, tools.Part{Path: h.Path, FirstLine: h.FirstLine, LastLine: h.LastLine, Symbols: h.Symbol, Score: h.Score})
+			found.Parts = append(found.Parts, tools.Part{Path: h.Path, FirstLine: h.FirstLine, LastLine: h.LastLine, Symbols: h.Symbol})
 		}
 		return found, nil
 	}
