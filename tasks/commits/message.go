@@ -131,7 +131,12 @@ const (
 )
 
 // declared tells of the declarations that a fix adds or changes and that the lines which its tests add name: nobody could guess them. "" is none.
-func declared(patch, tests string) string {
+func declared(patch, tests, parser string) string {
+	declaration, behind := declaration, " {:"
+	if parser == "node" {
+		declaration, behind = scriptDeclaration, " {=>"
+	}
+
 	used := map[string]bool{}
 	for line := range strings.Lines(tests) {
 		if strings.HasPrefix(line, "+") && !strings.HasPrefix(line, "+++ ") {
@@ -145,7 +150,7 @@ func declared(patch, tests string) string {
 		if !found || m == nil || !used[cmp.Or(m[1:]...)] || len(m[0]) > maxDeclaration {
 			continue
 		}
-		one := strings.TrimRight(strings.TrimSpace(m[0]), " {:")
+		one := strings.TrimRight(strings.TrimSpace(m[0]), behind)
 		if !slices.Contains(list, one) && len(list) < maxDeclared {
 			list = append(list, one)
 		}
