@@ -115,7 +115,7 @@ func readLock(data []byte, on system) (list []lockedPackage, err error) {
 // take checks an entry at a place. Left are the places of optional packages for other systems, with what lies in them.
 func (e lockEntry) take(place string, on system, left map[string]bool) (one lockedPackage, taken bool, err error) {
 	switch {
-	case e.Link || !strings.HasPrefix(place, "node_modules/"):
+	case !strings.HasPrefix(place, "node_modules/"):
 		return one, false, refuse(Workspaces, "%.200q", place)
 	case !sandbox.ValidNodePath(place):
 		return one, false, refuse(OddLock, "%.200q is not the place of a package", place)
@@ -124,6 +124,9 @@ func (e lockEntry) take(place string, on system, left map[string]bool) (one lock
 		if left[above] {
 			return one, false, nil
 		}
+	}
+	if e.Link {
+		return one, false, refuse(Workspaces, "%.200q", place)
 	}
 	if fits := matches(e.OS, on.os) && matches(e.CPU, on.cpu) && (len(e.Libc) == 0 || matches(e.Libc, on.libc)); !fits && !e.Optional && !e.DevOptional {
 		return one, false, refuse(WrongSystem, "%.200q", place)
