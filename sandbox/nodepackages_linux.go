@@ -92,7 +92,7 @@ func (p NodePackage) unpack(root *os.Root, name string, room *archive.Room) erro
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	if _, err := root.Lstat(p.Path); err == nil {
+	if _, err := root.Lstat(p.Path); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: the package that it lies in has it already", archive.ErrInvalid)
 	}
 	if err := root.MkdirAll(p.Path, 0o755); err != nil {

@@ -154,3 +154,48 @@ def test_setup(bad): pass
 		})
 	}
 }
+
+// TestNodeReporter: the reporter tells of tests of node's own runner by the titles around them, and what they failed with. Nothing that the tests start has the descriptor.
+func TestNodeReporter(t *testing.T) {
+	if err := exec.Command("node", "--version").Run(); err != nil {
+		t.Skip("node is missing")
+	}
+	reporters, err := filepath.Abs("reporters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.js": `const { test, describe, it } = require("node:test"), assert = require("node:assert");
+describe("suite", () => { it("in", () => {}); it("bad", () => { assert.equal(1, 2, "they differ " + "ü".repeat(1000)); }); it.skip("off", () => {}); it.todo("later", () => { throw 1; }); });
+test("outer", async (t) => { await t.test("sub", () => {}); });
+test("same", () => {}); test("same", () => { throw new Error("worse"); });
+test("descriptor", () => { assert.throws(() => require("fs").writeSync(9, "x"), /EBADF|EINVAL|EPIPE|EAGAIN/); });`,
+		"b.js": "throw new Error('not loaded');", "c.mjs": "import { none } from './a.js';", "d.js": "",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := exec.Command("node", "--require", reporters+"/node.cjs", "--test", "--test-reporter="+reporters+"/node-test.mjs", "--test-reporter-destination=stderr", "a.js", "b.js", "c.mjs", "d.js")
+	command.Dir = dir
+	report := reported(t, command)
+	want := grade.Results{"suite > in": grade.Passed, "suite > bad": grade.Failed, "suite > off": grade.Skipped, "suite > later": grade.XFailed, "outer > sub": grade.Passed, "outer": grade.Passed,
+		"same": grade.Failed, "descriptor": grade.Passed}
+	for name, status := range want {
+		if report.Results[name] != status {
+			t.Errorf("%s: %q, want %s", name, report.Results[name], status)
+		}
+	}
+	errored := 0
+	for name, status := range report.Results {
+		if status == grade.Errored && (strings.HasSuffix(name, "b.js") || strings.HasSuffix(name, "c.mjs")) {
+			errored++
+		} else if want[name] == "" && name != "suite" {
+			t.Errorf("%s: %s", name, status)
+		}
+	}
+	if said := report.Said["suite > bad"]; errored != 2 || !strings.HasPrefix(said, "they differ ü") || len(said) > 400 {
+		t.Errorf("%d, %q, %+v", errored, said, report)
+	}
+}

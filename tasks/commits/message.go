@@ -124,6 +124,9 @@ func addedCode(patch string) (lines []string) {
 var declaration = regexp.MustCompile(`^(?:func (?:\([^)]*\) )?(\w+)[\[(].*?(?: \{|$)|(?:type|var|const) (\w+)\b(?: (?:struct|interface)\b)?|` +
 	`\s*(?:async )?def (\w+)\(.*\)(?:\s*->[^:]*)?:|class (\w+)\b[^:]*:)`)
 
+// keywords are followed by brackets, and declare nothing.
+var keywords = []string{"if", "for", "while", "switch", "catch", "function", "with"}
+
 // Bounds of what an instruction tells of a fix's declarations.
 const (
 	maxDeclared    = 20
@@ -147,7 +150,7 @@ func declared(patch, tests, parser string) string {
 	for line := range strings.Lines(patch) {
 		added, found := strings.CutPrefix(strings.TrimRight(line, "\r\n"), "+")
 		m := declaration.FindStringSubmatch(added)
-		if !found || m == nil || !used[cmp.Or(m[1:]...)] || len(m[0]) > maxDeclaration {
+		if !found || m == nil || !used[cmp.Or(m[1:]...)] || slices.Contains(keywords, cmp.Or(m[1:]...)) || len(m[0]) > maxDeclaration {
 			continue
 		}
 		one := strings.TrimRight(strings.TrimSpace(m[0]), behind)
