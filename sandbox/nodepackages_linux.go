@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
-
-	"maps"
+	"syscall"
 
 	"github.com/rondo-rl/rondo/sandbox/internal/archive"
 )
@@ -54,26 +54,40 @@ func layOut(ctx context.Context, set, folder string) error {
 	if err := root.Mkdir(nodeModules, 0o755); err != nil {
 		return err
 	}
-	room := &archive.Room{Left: MaxNodeBytes}
+	room, whole := &archive.Room{Left: MaxNodeBytes}, map[string]bool{}
 	for _, p := range packages {
-		err := cmp.Or(context.Cause(ctx), p.unpack(root, filepath.Join(set, p.SHA512+".tgz"), room))
-		if errors.Is(err, archive.ErrInvalid) || errors.Is(err, archive.ErrTooLarge) {
-			err = fmt.Errorf("%w: %w", ErrPackages, err)
+		err := context.Cause(ctx)
+		if name := filepath.Join(set, p.SHA512+".tgz"); err == nil {
+			if !whole[p.SHA512] {
+				err = p.verify(name)
+			}
+			whole[p.SHA512] = true
+			err = cmp.Or(err, p.unpack(root, name, room))
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", p.Path, err)
+			return fmt.Errorf("%s: %w", p.Path, ofPackages(err))
 		}
 	}
 	for _, p := range packages {
 		if err := p.link(root); err != nil {
-			return fmt.Errorf("%s: %w", p.Path, err)
+			return fmt.Errorf("%s: %w", p.Path, ofPackages(err))
 		}
 	}
 	return nil
 }
 
-// unpack unpacks a package's archive, which must be what its digest says.
-func (p NodePackage) unpack(root *os.Root, name string, room *archive.Room) error {
+// ofPackages says of an error that is the packages' own doing that it is.
+func ofPackages(err error) error {
+	for _, own := range []error{archive.ErrInvalid, archive.ErrTooLarge, syscall.ENOTDIR, syscall.EISDIR, syscall.ENAMETOOLONG, fs.ErrExist} {
+		if errors.Is(err, own) {
+			return fmt.Errorf("%w: %w", ErrPackages, err)
+		}
+	}
+	return err
+}
+
+// verify reports whether a package's archive is what its digest says.
+func (p NodePackage) verify(name string) error {
 	file, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: its archive is not among the files", archive.ErrInvalid)
@@ -89,9 +103,16 @@ func (p NodePackage) unpack(root *os.Root, name string, room *archive.Room) erro
 	if hex.EncodeToString(sum.Sum(nil)) != p.SHA512 {
 		return fmt.Errorf("%w: its archive has another digest", archive.ErrInvalid)
 	}
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
+	return nil
+}
+
+// unpack unpacks a package's archive.
+func (p NodePackage) unpack(root *os.Root, name string, room *archive.Room) error {
+	file, err := os.Open(name)
+	if err != nil {
 		return err
 	}
+	defer file.Close()
 	if _, err := root.Lstat(p.Path); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: the package that it lies in has it already", archive.ErrInvalid)
 	}

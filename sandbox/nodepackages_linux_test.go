@@ -122,16 +122,19 @@ func TestNodePackagesAreChecked(t *testing.T) {
 		"another content":   {`{"packages":[{"path":"node_modules/a","sha512":"` + strings.Repeat("1", 128) + `"}]}`, "another digest"},
 		"in another":        {`{"packages":[{"path":"node_modules/a","sha512":"GOOD"},{"path":"node_modules/a/node_modules/b","sha512":"GOOD"}]}`, "has it already"},
 		"a file in the way": {`{"packages":[{"path":"node_modules/a","sha512":"FILE"},{"path":"node_modules/a/node_modules/b","sha512":"FILE"}]}`, "has it already"},
+		"no place for programs": {`{"packages":[{"path":"node_modules/a","sha512":"BIN"},{"path":"node_modules/a/node_modules/b","sha512":"GOOD","programs":{"x":"node_modules/b/x"}}]}`,
+			"node_modules/a/node_modules/b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set, cache := t.TempDir(), t.TempDir()
 			good := tarball(t, set, map[string]string{"node_modules/b/x": "x"})
 			file := tarball(t, set, map[string]string{"node_modules": "x"})
+			bin := tarball(t, set, map[string]string{"node_modules/.bin": "x"})
 			if err := os.WriteFile(filepath.Join(set, strings.Repeat("1", 128)+".tgz"), []byte("x"), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			if c.list != "" {
-				writeList(t, set, strings.NewReplacer("GOOD", good, "FILE", file).Replace(c.list))
+				writeList(t, set, strings.NewReplacer("GOOD", good, "FILE", file, "BIN", bin).Replace(c.list))
 			}
 			digest, fetch := packed(t, set)
 			_, err := sandbox.NodePackages(t.Context(), cache, digest, "/work", fetch)

@@ -160,6 +160,8 @@ func sandboxesOf(ctx context.Context, task runfile.TaskSpec, m Machine, modules 
 		}
 		s.base.Mounts = append(s.base.Mounts, mount)
 		maps.Copy(s.toolchains, env)
+		// Without isolation a mount in the workspace is a copy of it, and so a part of the workspace.
+		s.base.AllowInsecure = s.base.AllowInsecure && slices.Contains(task.Toolchains, "go")
 	}
 	if task.Image != "" {
 		image, err := sandbox.OpenImage(ctx, task.Image, task.ImageID, m.ToolchainCache)

@@ -283,7 +283,7 @@ func (im *importer) done(c commit) bool {
 	switch outcome.Reason {
 	case Slow:
 		return outcome.Limit >= im.Timeout.Seconds()
-	case Unfetched, NewerGo, NoNode:
+	case Unfetched, NewerGo, NoNode, SlowPackages:
 		return false
 	}
 	return there

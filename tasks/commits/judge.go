@@ -375,7 +375,14 @@ func compare(with, without []grade.Results, named func(test string) bool) (fixed
 func namedIn(patch, parser string) func(test string) bool {
 	if parser == "node" {
 		titles := titlesOf(patch)
-		return func(test string) bool { return titles[test[strings.LastIndex("> "+test, "> "):]] }
+		return func(test string) bool { // a title may have the sign between titles in it
+			for rest, more := test, true; more; _, rest, more = strings.Cut(rest, " > ") {
+				if titles[rest] {
+					return true
+				}
+			}
+			return false
+		}
 	}
 	words := wordsOf(patch)
 	return func(test string) bool { return words[function(test)] }

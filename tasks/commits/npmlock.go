@@ -47,7 +47,6 @@ type lockEntry struct {
 	Link             bool              `json:"link"`
 	InBundle         bool              `json:"inBundle"`
 	Optional         bool              `json:"optional"`
-	DevOptional      bool              `json:"devOptional"`
 	HasInstallScript bool              `json:"hasInstallScript"`
 	OS               []string          `json:"os"`
 	CPU              []string          `json:"cpu"`
@@ -128,7 +127,7 @@ func (e lockEntry) take(place string, on system, left map[string]bool) (one lock
 	if e.Link {
 		return one, false, refuse(Workspaces, "%.200q", place)
 	}
-	if fits := matches(e.OS, on.os) && matches(e.CPU, on.cpu) && (len(e.Libc) == 0 || matches(e.Libc, on.libc)); !fits && !e.Optional && !e.DevOptional {
+	if fits := matches(e.OS, on.os) && matches(e.CPU, on.cpu) && (len(e.Libc) == 0 || matches(e.Libc, on.libc)); !fits && !e.Optional {
 		return one, false, refuse(WrongSystem, "%.200q", place)
 	} else if !fits {
 		left[place] = true
@@ -222,15 +221,18 @@ func thisSystem() system {
 
 // matches reports whether a list of names, or of such that it must not be with "!" before them, takes one.
 func matches(list []string, name string) bool {
-	allowed := len(list) == 0
+	negations, named := 0, len(list) == 1 && list[0] == "any"
 	for _, one := range list {
 		not, negated := strings.CutPrefix(one, "!")
 		if negated && not == name {
 			return false
 		}
-		allowed = allowed || negated || one == name || one == "any"
+		if negated {
+			negations++
+		}
+		named = named || one == name
 	}
-	return allowed
+	return named || negations == len(list)
 }
 
 // maxNested bounds how deep a lock file's objects are in each other.
@@ -251,10 +253,11 @@ func checkKeys(data []byte) error {
 		}
 		text, isText := token.(string)
 		if key && isText {
-			if open[len(open)-1][text] {
+			folded := strings.ToLower(strings.ToUpper(text)) // as fields of structs are found
+			if open[len(open)-1][folded] {
 				return fmt.Errorf("%.200q is there twice", text)
 			}
-			open[len(open)-1][text] = true
+			open[len(open)-1][folded] = true
 			key = false
 			continue
 		}

@@ -65,7 +65,7 @@ func (p *packages) close() { closeSets(p.sets) }
 // packagesOf fetches what the lock file of a commit asks for. A commit without dependencies of its own whose tests node runs by itself needs none.
 func (im *importer) packagesOf(ctx context.Context, c commit, names map[string]bool, m manifest, program string) (moduleSet, error) {
 	for name := range names {
-		if strings.HasPrefix(name, "node_modules/") {
+		if name == "node_modules" || strings.HasPrefix(name, "node_modules/") {
 			return moduleSet{reason: OwnPackages}, nil
 		}
 	}
@@ -186,8 +186,12 @@ func (p *packages) fetch(ctx context.Context, list []lockedPackage) (set moduleS
 
 // one has a package's archive in the folder. What is wrong with the package is a refusal, and what is with this machine or the registry another error.
 func (p *packages) one(ctx context.Context, one lockedPackage, left *atomic.Int64) error {
-	if info, err := os.Lstat(p.archive(one)); err == nil {
-		return spend(left, info.Size())
+	if known, err := os.Open(p.archive(one)); err == nil {
+		defer known.Close()
+		sum := sha512.New()
+		if n, err := io.Copy(sum, known); err == nil && hex.EncodeToString(sum.Sum(nil)) == one.SHA512 {
+			return spend(left, n)
+		}
 	}
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -206,7 +210,7 @@ func (p *packages) one(ctx context.Context, one lockedPackage, left *atomic.Int6
 	defer response.Body.Close()
 	switch response.StatusCode {
 	case http.StatusOK:
-	case http.StatusNotFound, http.StatusGone:
+	case http.StatusNotFound, http.StatusGone, http.StatusUnauthorized, http.StatusForbidden, http.StatusUnavailableForLegalReasons: // this package alone
 		return refusal{Unfetched, fmt.Sprintf("%s: the registry answered %d", one.path, response.StatusCode)}
 	default:
 		return fmt.Errorf("%s: the registry answered %d", one.path, response.StatusCode)
@@ -272,6 +276,9 @@ func (p *packages) ask(ctx context.Context) error {
 		command := exec.CommandContext(ctx, npm, "config", "get", "registry")
 		command.Dir, command.WaitDelay = empty, 5*time.Second
 		command.Env = append(os.Environ(), "NPM_CONFIG_UPDATE_NOTIFIER=false")
+		if err := os.WriteFile(filepath.Join(empty, "package.json"), []byte("{}"), 0o600); err != nil { // or npm looks for one in the folders above
+			return err
+		}
 		out, err := command.Output()
 		if err != nil {
 			return fmt.Errorf("npm config get registry: %w", err)

@@ -1,9 +1,9 @@
 package commits
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -87,7 +87,7 @@ func (s *settings) flags(words []string, table map[string]meaning, own *[]string
 			}
 			value, words = words[0], words[1:]
 		}
-		if m == flagUnknown || m != flagLeft && m != flagLeftValue && !plainValue.MatchString(value) {
+		if m == flagUnknown || m == flagKept && joined || m != flagLeft && m != flagLeftValue && !plainValue.MatchString(value) {
 			return odd(word)
 		}
 		switch {
@@ -130,7 +130,10 @@ func findRunner(scripts map[string]string, name string, seen map[string]bool) (s
 
 // runnerOf finds it in one command, behind variables and programs that start it and count what it covers.
 func runnerOf(scripts map[string]string, line string, seen map[string]bool) (s settings, err error) {
-	words := splitWords(line)
+	words, whole := splitWords(line)
+	if !whole {
+		return s, odd(line)
+	}
 	for n, word := range words {
 		rest := words[n+1:]
 		if m := variable.FindStringSubmatch(word); m != nil && !strings.HasPrefix(word, "-") {
@@ -166,8 +169,9 @@ func runnerOf(scripts map[string]string, line string, seen map[string]bool) (s s
 	return settings{}, nil
 }
 
-// splitWords are the words of a command. A quoted one that has spaces is a pattern, or the value of NODE_OPTIONS: its spaces become commas.
-func splitWords(line string) (words []string) {
+// splitWords are the words of a command, and whether each quote in it is closed. A quoted word that has spaces is a pattern, or the value of NODE_OPTIONS: its spaces
+// become commas.
+func splitWords(line string) (words []string, whole bool) {
 	var word strings.Builder
 	quote := rune(0)
 	for _, r := range line + " " {
@@ -187,7 +191,7 @@ func splitWords(line string) (words []string) {
 			word.WriteRune(r)
 		}
 	}
-	return words
+	return words, quote == 0
 }
 
 // ofNode is the program that node runs: its own test runner, or one that is named by its file.
@@ -261,10 +265,12 @@ func (s *settings) addMocha(m manifest, files map[string][]byte, names map[strin
 		if !there {
 			continue
 		}
-		config = nil
+		if config != nil {
+			return odd(name + " beside those of package.json")
+		}
 		var err error
 		if strings.HasPrefix(path.Ext(name), ".json") {
-			err = json.Unmarshal(comment.ReplaceAll(data, nil), &config)
+			err = json.Unmarshal(withoutComments(data), &config)
 		} else {
 			err = yamltext.Unmarshal(data, &config)
 		}
@@ -274,7 +280,8 @@ func (s *settings) addMocha(m manifest, files map[string][]byte, names map[strin
 		break
 	}
 	words, options := []string{}, []string{}
-	for key, value := range config {
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		value := config[key]
 		values, list := value.([]any)
 		if !list {
 			values = []any{value}
@@ -299,30 +306,37 @@ func (s *settings) addMocha(m manifest, files map[string][]byte, names map[strin
 			}
 		}
 	}
-	slices.Sort(words)
 	if err := s.flags(options, nodeFlags, &s.node); err != nil {
 		return err
 	}
 	return s.flags(words, mochaFlags, &s.own)
 }
 
-// comment is one of a JSON file that stands on a line by itself.
-var comment = regexp.MustCompile(`(?m)^\s*//.*$|(?s)/\*.*?\*/`)
+// commented is a text in JSON, or a comment of what allows them.
+var commented = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|//[^\n]*|(?s:/\*.*?\*/)`)
 
-// filesIn are the files of the repository that strings in JSON name, as Jest's settings do, as patterns for themselves.
-func filesIn(data json.RawMessage, names map[string]bool) (files []string) {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	for {
-		token, err := decoder.Token()
-		if err != nil {
-			return files
+func withoutComments(data []byte) []byte {
+	return commented.ReplaceAllFunc(data, func(found []byte) []byte {
+		if found[0] == '"' {
+			return found
 		}
-		text, _ := token.(string)
+		return nil
+	})
+}
+
+// quoted is a text in JSON, or in a program.
+var quoted = regexp.MustCompile("\"([^\"\\n]+)\"|'([^'\\n]+)'|`([^`\\n]+)`")
+
+// filesIn are the files of the repository that texts in Jest's settings name, as patterns for themselves.
+func filesIn(data []byte, names map[string]bool) (files []string) {
+	for _, m := range quoted.FindAllSubmatch(data, -1) {
+		text := string(slices.Concat(m[1:]...))
 		text = strings.TrimPrefix(strings.TrimPrefix(text, "<rootDir>/"), "./")
 		if file, found := fileOf(names, text); found && plainName.MatchString(file) {
 			files = append(files, file)
 		}
 	}
+	return files
 }
 
 // typeLoaders are modules with which node takes TypeScript.

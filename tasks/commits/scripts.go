@@ -102,7 +102,7 @@ func (im *importer) script(ctx context.Context, c commit, names map[string]bool,
 		return found, dropped(NoPackage), nil
 	}
 	wanted := []string{"package.json"}
-	for _, name := range mochaFiles {
+	for _, name := range slices.Concat(mochaFiles, jestFiles) {
 		if names[name] {
 			wanted = append(wanted, name)
 		}
@@ -137,12 +137,18 @@ func (im *importer) script(ctx context.Context, c commit, names map[string]bool,
 	}
 	if s.program == "jest" {
 		found.protected = append(found.protected, filesIn(m.Jest, names)...)
+		for _, name := range jestFiles {
+			found.protected = append(found.protected, filesIn(files[name], names)...)
+		}
+	}
+	if (s.program == "jest" || len(s.loads) > 0) && slices.Contains(p.code, "package.json") {
+		return found, dropped(OddSettings, "the fix changes package.json, which ", s.program, " and what it loads take settings of"), nil
 	}
 	types := slices.ContainsFunc(p.runnable, func(name string) bool { return slices.Contains(typeEndings, path.Ext(name)) })
 	if types && !s.takesTypes(strips) {
 		return found, dropped(TypeScript), nil
 	}
-	found.program, found.command = s.program, s.command(*m, p.runnable)
+	found.program, found.command = s.program, s.command(p.runnable)
 	return found, Outcome{}, nil
 }
 
@@ -159,8 +165,11 @@ func fileOf(names map[string]bool, name string) (string, bool) {
 	return "", false
 }
 
-// command is the command line; what Jest is set by in package.json goes with it, so that an agent's change of that file sets nothing.
-func (s settings) command(m manifest, runnable []string) string {
+// jestFiles are Jest's settings in files of their own.
+var jestFiles = []string{"jest.config.js", "jest.config.cjs", "jest.config.mjs", "jest.config.ts", "jest.config.cts", "jest.config.mts", "jest.config.json"}
+
+// command is the command line.
+func (s settings) command(runnable []string) string {
 	const reporters = "/verifier/"
 	words := slices.Concat(s.env, []string{"node", "--require", reporters + "node.cjs"}, s.node)
 	switch s.program {
@@ -170,9 +179,6 @@ func (s settings) command(m manifest, runnable []string) string {
 		words = append(words, "node_modules/mocha/bin/_mocha", "--no-config", "--no-package", "--reporter", reporters+"node.cjs")
 	case "jest":
 		words = append(words, "node_modules/jest/bin/jest.js", "--ci", "--coverage=false", "--cacheDirectory=/tmp/jest", "--reporters=default", "--reporters="+reporters+"node.cjs")
-		if len(m.Jest) > 0 {
-			words = append(words, "--config='"+strings.ReplaceAll(string(m.Jest), "'", `'\''`)+"'")
-		}
 		words = append(words, "--runTestsByPath")
 	}
 	return strings.Join(slices.Concat(words, s.own, runnable), " ")

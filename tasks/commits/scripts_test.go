@@ -62,6 +62,8 @@ func TestFindRunner(t *testing.T) {
 		"by itself":                 {"nyc --exclude test npm test", ""},
 		"another program":           {"ava", ""},
 		"a shell's own":             {"mocha $(ls test)", ""},
+		"a value that is not read":  {"mocha --exit=false", "?--exit=false"},
+		"a quote that is cut":       {"mocha 'test/{a|b}.js' -r ./setup.js", "?mocha 'test/{a"},
 		"a variable that leads":     {"NODE_PATH=lib mocha", "?NODE_PATH=lib"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +73,7 @@ func TestFindRunner(t *testing.T) {
 			case err != nil:
 				got = "?" + err.Error()
 			case s.program != "":
-				got = s.command(manifest{}, nil)
+				got = s.command(nil)
 				_, got, _ = strings.Cut(got, "node --require /verifier/node.cjs ")
 			}
 			if got != c.want {
@@ -88,10 +90,11 @@ func TestMochaSettings(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"YAML":         {manifest{}, map[string]string{".mocharc.yml": "require:\n  - a\n  - ./b.js\nspec: test/**/*.js\ntimeout: 5s\nbail: true\nrecursive: true\ncheck-leaks: true\n"}, "--check-leaks --require=./b.js --require=a --timeout=5s"},
+		"YAML":         {manifest{}, map[string]string{".mocharc.yml": "require:\n  - a\n  - ./b.js\nspec: test/**/*.js\ntimeout: 5s\nbail: true\nrecursive: true\ncheck-leaks: true\n"}, "--check-leaks --require=a --require=./b.js --timeout=5s"},
 		"JSON":         {manifest{}, map[string]string{".mocharc.json": "{\n// why\n\"ui\": \"tdd\", \"timeout\": false, \"diff\": false}"}, "--timeout=0 --ui=tdd"},
 		"package.json": {manifest{Mocha: map[string]any{"node-option": []any{"import=tsx"}, "exit": true}}, nil, "--import=tsx|--exit"},
-		"a file first": {manifest{Mocha: map[string]any{"exit": true}}, map[string]string{".mocharc.yaml": "ui: bdd\n"}, "--ui=bdd"},
+		"both":         {manifest{Mocha: map[string]any{"exit": true}}, map[string]string{".mocharc.yaml": "ui: bdd\n"}, "?.mocharc.yaml beside those of package.json"},
+		"patterns":     {manifest{}, map[string]string{".mocharc.jsonc": `{"spec": "src/*.js", /* or */ "require": "./hook.js", "ignore": "lib/*/b"} // done`}, "--require=./hook.js"},
 		"a program":    {manifest{}, map[string]string{".mocharc.cjs": ""}, "?.mocharc.cjs"},
 		"old options":  {manifest{}, map[string]string{"test/mocha.opts": ""}, "?test/mocha.opts"},
 		"some tests":   {manifest{Mocha: map[string]any{"grep": "x"}}, nil, "?--grep=x"},
@@ -125,8 +128,11 @@ func TestTitlesOf(t *testing.T) {
 	if want := []string{"in a header", "left", "new"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
+	if signed := namedIn("@@ -1 +1 @@\n+test('maps a > b', f)\n", "node"); !signed("suite > maps a > b") || signed("b") {
+		t.Error("a title that has the sign between titles in it is not found, or a part of it is")
+	}
 	named := namedIn(patch, "node")
-	for test, want := range map[string]bool{"new": true, "suite > new": true, "suite > old": false, "before": false, "new > old": false} {
+	for test, want := range map[string]bool{"new": true, "suite > new": true, "suite > old": false, "before": false, "new > old": false, "suite > a > b": false} {
 		if named(test) != want {
 			t.Errorf("%s: %v", test, !want)
 		}
@@ -155,6 +161,15 @@ func TestDeclaredScripts(t *testing.T) {
 	}
 	if got := declared(patch, "+load sum LIMIT pad VERSION use Shape area Options if\n", "node"); got != want {
 		t.Errorf("%s\nwant %s", got, want)
+	}
+}
+
+// TestFilesOfJest: files of the repository that Jest's settings name are found, in JSON and in programs.
+func TestFilesOfJest(t *testing.T) {
+	names := map[string]bool{"scripts/setup.js": true, "lib/env/index.cjs": true, "a.js": true, "b.js": true}
+	const text = "module.exports = {\n  setupFiles: ['<rootDir>/scripts/setup'], testEnvironment: \"./lib/env\", preset: `ts-jest`, transform: {'^.+$': './a.js'} }\n// b.js"
+	if got, want := filesIn([]byte(text), names), []string{"scripts/setup.js", "lib/env/index.cjs", "a.js"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -198,7 +198,7 @@ func (i Instance) protected(parser string) []string {
 	case "gotest":
 		found = append(found, "**/*_test.go")
 	case "node":
-		found = append(append(found, scriptTests...), "node_modules/**")
+		found = append(append(found, scriptTests...), "**/node_modules/**")
 		if !slices.Contains(touched(i.Patch), "package.json") { // of which no command takes settings of the tests
 			found = append(found, "package.json")
 		}

@@ -45,7 +45,7 @@ func UnpackPackage(root *os.Root, from io.Reader, room *Room) error {
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
-		if err := room.take(0); err != nil {
+		if err := room.take(header.Size); err != nil { // of what is passed over, too: it is read
 			return err
 		}
 		name, err := packageName(header.Name)
@@ -92,9 +92,6 @@ func (p packageWriter) file(name string, header *tar.Header, content io.Reader) 
 			return err
 		}
 		p.folders[at] = true
-	}
-	if err := p.room.take(header.Size); err != nil {
-		return err
 	}
 	mode := readableBy(header.FileInfo().Mode())
 	err := p.root.MkdirAll(path.Dir(name), 0o755)

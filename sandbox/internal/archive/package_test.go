@@ -25,7 +25,7 @@ func tgz(t *testing.T, entries ...tar.Header) []byte {
 			e.Typeflag = tar.TypeReg
 		}
 		err := out.WriteHeader(&e)
-		if err == nil && e.Typeflag == tar.TypeReg {
+		if err == nil && e.Size > 0 {
 			_, err = io.CopyN(out, zeros{}, e.Size)
 		}
 		if err != nil {
@@ -70,6 +70,7 @@ func TestUnpackPackage(t *testing.T) {
 		"many files":       {many("package/%d"), "?", ErrTooLarge},
 		"many folders":     {many("package/%d/x"), "?", ErrTooLarge},
 		"many of no files": {many("%d"), "", ErrTooLarge},
+		"large no file":    {[]tar.Header{{Name: "package/c", Typeflag: tar.TypeCont, Size: 1 << 20}}, "", ErrTooLarge},
 		"large":            {[]tar.Header{{Name: "package/a", Size: 1 << 20}}, "", ErrTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
