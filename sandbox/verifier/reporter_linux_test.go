@@ -24,7 +24,7 @@ func reported(t *testing.T, command *exec.Cmd) grade.Report {
 	own, other := os.NewFile(uintptr(ends[0]), "own"), os.NewFile(uintptr(ends[1]), "other")
 	defer own.Close()
 	nonce := strings.Repeat("a", 32)
-	if _, err := own.WriteString(nonce + "\n"); err != nil {
+	if _, err := own.WriteString(strings.Repeat(nonce+"\n", 8)); err != nil { // for whatever asks for one
 		t.Fatal(err)
 	}
 	for len(command.ExtraFiles) <= sandbox.ChannelFD-3 {
@@ -172,12 +172,14 @@ test("outer", async (t) => { await t.test("sub", () => {}); });
 test("same", () => {}); test("same", () => { throw new Error("worse"); });
 test("descriptor", () => { assert.throws(() => require("fs").writeSync(9, "x"), /EBADF|EINVAL|EPIPE|EAGAIN/); });`,
 		"b.js": "throw new Error('not loaded');", "c.mjs": "import { none } from './a.js';", "d.js": "",
+		// Threads load the reporter, too, and share the descriptor.
+		"hooks.mjs": `import { register } from "node:module"; import { Worker } from "node:worker_threads"; register("./none.mjs", import.meta.url); new Worker("1", { eval: true });`, "none.mjs": "",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	command := exec.Command("node", "--require", reporters+"/node.cjs", "--test", "--test-reporter="+reporters+"/node-test.mjs", "--test-reporter-destination=stderr", "a.js", "b.js", "c.mjs", "d.js")
+	command := exec.Command("node", "--require", reporters+"/node.cjs", "--import", "./hooks.mjs", "--test", "--test-reporter="+reporters+"/node-test.mjs", "--test-reporter-destination=stderr", "a.js", "b.js", "c.mjs", "d.js")
 	command.Dir = dir
 	report := reported(t, command)
 	want := grade.Results{"suite > in": grade.Passed, "suite > bad": grade.Failed, "suite > off": grade.Skipped, "suite > later": grade.XFailed, "outer > sub": grade.Passed, "outer": grade.Passed,

@@ -2,7 +2,7 @@
 import { createRequire } from "node:module";
 import { resolve } from "node:path";
 
-const { note, finish } = createRequire(import.meta.url)("./node.cjs").channel;
+const { note, finish } = createRequire(import.meta.url)("./node.cjs").claim();
 
 export default async function* report(events) {
 	const titles = []; // of the tests and suites around the next event

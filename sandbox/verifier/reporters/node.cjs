@@ -1,52 +1,58 @@
 // Reports which tests ran, over a descriptor that the verifier opened: those of mocha and jest, whose reporter this is, and of node's own test runner, by node-test.mjs.
 //
-// Loaded before everything else (node --require), it takes its nonce and what it needs of node before any code of the workspace can change it. Of mocha that code runs in
-// the same process and can forge what is reported: canaries show that it does. node closes the descriptor for everything that it starts.
+// Loaded before everything else (node --require), it takes its nonce and what it needs of node before code of the workspace can change that. Where such code runs in this
+// process it can forge what is reported: canaries show that it does. node closes the descriptor for everything that it starts.
 "use strict";
 
 const { fstatSync, readSync, writeSync } = require("fs");
 const { createRequire } = require("module");
-const { stringify } = JSON, alloc = Buffer.from, on = process.on.bind(process), cwd = process.cwd();
+const { isMainThread } = require("worker_threads");
+const { stringify } = JSON, bytesOf = Buffer.from, on = process.on.bind(process), folder = process.cwd();
 const CHANNEL = 9, MOST_NAME = 2000, MOST_MESSAGE = 400, MOST_MESSAGES = 200;
 
 let nonce = "";
 try {
 	const bytes = Buffer.alloc(33);
-	if (fstatSync(CHANNEL).isSocket() && readSync(CHANNEL, bytes, 0, 33) === 33 && bytes[32] === 10) nonce = bytes.toString("latin1", 0, 32);
+	if (isMainThread && fstatSync(CHANNEL).isSocket() && readSync(CHANNEL, bytes, 0, 33) === 33 && bytes[32] === 10) nonce = bytes.toString("latin1", 0, 32);
 } catch {
 	// there is no channel
 }
 
 function send(record) {
 	if (nonce === "") return;
-	const line = alloc(nonce + " " + stringify(record) + "\n");
+	const line = bytesOf(nonce + " " + stringify(record) + "\n");
 	for (let sent = 0; sent < line.length; ) sent += writeSync(CHANNEL, line, sent);
 }
 
-const ORDER = ["PASSED", "XFAIL", "SKIPPED", "FAILED", "ERROR"];
-const results = new Map();
-let messages = 0, finished = false;
+// record is an object that has nothing of what all objects have, which code under test could have changed.
+const record = (fields) => ({ __proto__: null, ...fields });
+
+const BADNESS = record({ PASSED: 1, XFAIL: 2, SKIPPED: 3, FAILED: 4, ERROR: 5 });
+const results = record({});
+let ran = 0, messages = 0, claimed = false, finished = false;
 
 // note notes how a test ended. Of two tests of one name the worse one counts.
 function note(titles, status, failure) {
-	const name = cut(titles.join(" > "), MOST_NAME);
-	const known = results.get(name);
-	if (name === "" || known && ORDER.indexOf(known.status) >= ORDER.indexOf(status)) return;
-	const one = { test: name, status };
-	if (failure !== undefined && messages++ < MOST_MESSAGES) one.message = cut(said(failure), MOST_MESSAGE);
-	results.set(name, one);
+	let name = "";
+	for (let i = 0; i < titles.length; i++) name += (name === "" ? "" : " > ") + titles[i];
+	name = cut(name, MOST_NAME);
+	const known = results[name];
+	if (name === "" || known !== undefined && BADNESS[known.status] >= BADNESS[status]) return;
+	if (known === undefined) ran++;
+	results[name] = record({ test: name, status });
+	if (failure !== undefined && messages++ < MOST_MESSAGES) results[name].message = cut(said(failure), MOST_MESSAGE);
 }
 
 // cut is the beginning of a text that has at most so many bytes, and no half of a letter.
 function cut(text, most) {
-	let short = alloc(text).subarray(0, most).toString();
-	while (alloc(short).length > most) short = short.slice(0, -1);
+	let short = bytesOf(text).subarray(0, most).toString();
+	while (bytesOf(short).length > most) short = short.slice(0, -1);
 	return short;
 }
 
 function said(failure) {
 	try {
-		return String(failure && failure.message || failure);
+		return String(failure?.message || failure);
 	} catch {
 		return "";
 	}
@@ -56,41 +62,55 @@ function said(failure) {
 function finish() {
 	if (finished) return;
 	finished = true;
-	for (const one of results.values()) send(one);
-	send({ ran: results.size });
+	for (const name in results) send(results[name]);
+	send(record({ ran }));
 }
 
-send({ begin: "node" });
+send(record({ begin: "node" }));
 on("exit", () => {
-	if (finished) send({ end: true });
+	if (finished) send(record({ end: true }));
 });
 
-// Mocha's reporter, which prints as its "spec" does. A test of mocha that has failed can be followed by others of its name, as it may be tried again.
-function Reporter(runner, options) {
-	if (!(this instanceof Reporter)) return new Reporter(runner, options);
-	if (!runner || typeof runner.on !== "function") return; // jest's
-	const { Spec } = createRequire(cwd + "/")("mocha").reporters;
-	this.spec = new Spec(runner, options);
-	const titles = (test) => (typeof test.titlePath === "function" ? test.titlePath() : [test.fullTitle()]).filter((title) => title !== "");
-	runner.on("pass", (test) => note(titles(test), "PASSED"));
-	runner.on("pending", (test) => note(titles(test), "SKIPPED"));
-	runner.on("fail", (test, failure) => note(titles(test), test.type === "hook" ? "ERROR" : "FAILED", failure));
-	runner.on("end", finish);
+// claim gives the test program what reports, and nobody after it.
+function claim() {
+	if (claimed) throw new Error("the reporter is taken");
+	claimed = true;
+	return { note, finish };
 }
-Reporter.prototype.done = function (failures, end) {
-	if (typeof this.spec?.done === "function") this.spec.done(failures, end);
-	else end(failures);
-};
 
-// Jest's reporter.
-const JEST = { passed: "PASSED", failed: "FAILED", pending: "SKIPPED", skipped: "SKIPPED", todo: "SKIPPED", disabled: "SKIPPED" };
-Reporter.prototype.onRunComplete = function (_, all) {
-	for (const file of all.testResults) {
-		for (const test of file.testResults) note([...test.ancestorTitles, test.title], JEST[test.status] || "ERROR", test.failureMessages[0]);
-		if (file.testExecError) note([file.testFilePath], "ERROR", file.testExecError);
+const JEST = record({ passed: "PASSED", failed: "FAILED", pending: "SKIPPED", skipped: "SKIPPED", todo: "SKIPPED", disabled: "SKIPPED" });
+
+// Reporter is Mocha's, which prints as its "spec" does, and Jest's.
+class Reporter {
+	#report = claim();
+	#spec;
+
+	constructor(runner, options) {
+		if (typeof runner?.on !== "function") return; // Jest's
+		const { note, finish } = this.#report;
+		const { Spec } = createRequire(folder + "/")("mocha").reporters;
+		this.#spec = new Spec(runner, options);
+		const titles = (test) => (typeof test.titlePath === "function" ? test.titlePath() : [test.fullTitle()]).filter((title) => title !== "");
+		runner.on("pass", (test) => note(titles(test), "PASSED"));
+		runner.on("pending", (test) => note(titles(test), "SKIPPED"));
+		runner.on("fail", (test, failure) => note(titles(test), test.type === "hook" ? "ERROR" : "FAILED", failure));
+		runner.on("end", finish);
 	}
-	finish();
-};
+
+	done(failures, end) {
+		if (typeof this.#spec?.done === "function") this.#spec.done(failures, end);
+		else end(failures);
+	}
+
+	onRunComplete(_, all) {
+		const { note, finish } = this.#report;
+		for (const file of all.testResults) {
+			for (const test of file.testResults) note([...test.ancestorTitles, test.title], JEST[test.status] || "ERROR", test.failureMessages[0]);
+			if (file.testExecError) note([file.testFilePath], "ERROR", file.testExecError);
+		}
+		finish();
+	}
+}
 
 module.exports = Reporter;
-module.exports.channel = { note, finish };
+module.exports.claim = claim;
