@@ -1,7 +1,9 @@
 package verifier_test
 
 import (
+	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -158,6 +160,38 @@ def test_setup(bad): pass
 	}
 }
 
+// TestMochaReporter: what a runner of mocha's says is reported. Threads load the reporter, too, and share its descriptor: they report nothing.
+func TestMochaReporter(t *testing.T) {
+	if err := exec.Command("node", "--version").Run(); err != nil {
+		t.Skip("node is missing")
+	}
+	reporters, err := filepath.Abs("reporters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"node_modules/mocha/index.js": "exports.reporters = { Spec: class {} };",
+		"main.js": `const runner = new (require("events"))(), Reporter = require(process.argv[2]);
+new Reporter(runner, {});
+new (require("worker_threads").Worker)("1", { eval: true }).on("exit", () => {
+	runner.emit("pass", { titlePath: () => ["suite", "in"] });
+	runner.emit("fail", { titlePath: () => ["suite", "bad"] }, new Error("they differ"));
+	runner.emit("end");
+});`,
+	} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := exec.Command("node", "--require", reporters+"/node.cjs", "main.js", reporters+"/node.cjs")
+	command.Dir = dir
+	report := reported(t, command)
+	if want := (grade.Results{"suite > in": grade.Passed, "suite > bad": grade.Failed}); !maps.Equal(report.Results, want) || report.Said["suite > bad"] != "they differ" {
+		t.Errorf("%+v, want %v", report, want)
+	}
+}
+
 // TestNodeReporter: the reporter tells of tests of node's own runner by the titles around them, and what they failed with. Nothing that the tests start has the descriptor.
 func TestNodeReporter(t *testing.T) {
 	if err := exec.Command("node", "--version").Run(); err != nil {
@@ -175,14 +209,12 @@ test("outer", async (t) => { await t.test("sub", () => {}); });
 test("same", () => {}); test("same", () => { throw new Error("worse"); });
 test("descriptor", () => { assert.throws(() => require("fs").writeSync(9, "x"), /EBADF|EINVAL|EPIPE|EAGAIN/); });`,
 		"b.js": "throw new Error('not loaded');", "c.mjs": "import { none } from './a.js';", "d.js": "",
-		// Threads load the reporter, too, and share the descriptor.
-		"hooks.mjs": `import { register } from "node:module"; import { Worker } from "node:worker_threads"; register("./none.mjs", import.meta.url); new Worker("1", { eval: true });`, "none.mjs": "",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	command := exec.Command("node", "--require", reporters+"/node.cjs", "--import", "./hooks.mjs", "--test", "--test-reporter="+reporters+"/node-test.mjs", "--test-reporter-destination=stderr", "a.js", "b.js", "c.mjs", "d.js")
+	command := exec.Command("node", "--require", reporters+"/node.cjs", "--test", "--test-reporter="+reporters+"/node-test.mjs", "--test-reporter-destination=stderr", "a.js", "b.js", "c.mjs", "d.js")
 	command.Dir = dir
 	report := reported(t, command)
 	want := grade.Results{"suite > in": grade.Passed, "suite > bad": grade.Failed, "suite > off": grade.Skipped, "suite > later": grade.XFailed, "outer > sub": grade.Passed, "outer": grade.Passed,
