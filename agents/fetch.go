@@ -1,10 +1,8 @@
 package agents
 
 import (
-	"archive/tar"
 	"archive/zip"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/sha512"
 	"encoding/base64"
@@ -21,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -116,42 +115,7 @@ func untar(data []byte, folder string) error {
 		return err
 	}
 	defer root.Close()
-	plain, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return err
-	}
-	left := int64(maxTool)
-	for archive := tar.NewReader(plain); ; {
-		header, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		_, name, found := strings.Cut(path.Clean(header.Name), "/")
-		if !found || header.Typeflag != tar.TypeReg {
-			continue
-		}
-		if left -= header.Size; left < 0 {
-			return fmt.Errorf("%w: more than %d bytes", storage.ErrTooLarge, int64(maxTool))
-		}
-		if err := write(root, name, 0o644|header.FileInfo().Mode()&0o111, archive); err != nil {
-			return err
-		}
-	}
-}
-
-func write(root *os.Root, name string, mode os.FileMode, from io.Reader) error {
-	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
-		return err
-	}
-	file, err := root.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(file, from)
-	return errors.Join(err, file.Chmod(mode), file.Close())
+	return sandbox.UnpackPackage(root, bytes.NewReader(data), maxTool)
 }
 
 // wheelMachine is this machine in the names of wheels.

@@ -27,6 +27,12 @@ func PackTo(w io.Writer, fsys fs.FS) error { return archive.PackTo(w, fsys) }
 // UnpackTo writes an archive of Pack or ChangesTo below a folder of the host. Hostile archives are refused: what it wrote before that stays.
 func UnpackTo(root *os.Root, from io.Reader) error { return archive.Unpack(root, from) }
 
+// UnpackPackage writes the files of a compressed tar of a package, such as npm's, below a folder of the host, without the one folder around them. Files and folders take at most so
+// many bytes of its disk. Links and devices are passed over; names that lead elsewhere are refused.
+func UnpackPackage(root *os.Root, from io.Reader, most int64) error {
+	return archive.UnpackPackage(root, from, &archive.Room{Left: most})
+}
+
 // Contents describes every path of an archive of Pack or Changes: a file's mode, size and SHA-256, a folder's mode, a link's target, or
 // that a change deletes it. No data is an empty archive. Hostile archives are refused as Unpack refuses them.
 func Contents(data Source) (map[string]string, error) { return archive.Contents(data) }

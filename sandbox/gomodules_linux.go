@@ -32,23 +32,25 @@ const (
 // GoModules answers what shows modules of Go in a sandbox, read-only, so that builds find them there without a network. They come as an archive (see Pack) of a module proxy's
 // files, path/@v/version.zip and so on, and are unpacked into cacheDir once by the archive's SHA-256 digest. The go command that does it verifies nothing that the digest does not.
 func GoModules(ctx context.Context, cacheDir, digest string, fetch Fetch) (Mount, map[string]string, error) {
-	folder, err := readyModules(ctx, cacheDir, digest, fetch)
+	root, err := goRoot(ctx)
+	var folder string
+	if err == nil {
+		folder, err = readyFolder(ctx, filepath.Join(cacheDir, "go-modules"), digest, func(ctx context.Context, half string) error {
+			return unpackModules(ctx, root, half, digest, fetch)
+		})
+	}
 	if err != nil {
 		return Mount{}, nil, fmt.Errorf("modules of Go %.64s: %w", digest, err)
 	}
 	return Mount{Source: folder, Target: goModules}, map[string]string{"GOMODCACHE": goModules}, nil
 }
 
-// readyModules unpacks under a lock between processes. A folder that is there is whole.
-func readyModules(ctx context.Context, cacheDir, digest string, fetch Fetch) (string, error) {
+// readyFolder has a folder filled by the digest of what comes into it, once, under a lock between processes. One that is there is whole.
+func readyFolder(ctx context.Context, cacheDir, digest string, fill func(ctx context.Context, folder string) error) (string, error) {
 	if sum, err := hex.DecodeString(digest); err != nil || len(sum) != sha256.Size {
 		return "", fmt.Errorf("%w: want the SHA-256 of their archive", ErrInvalid)
 	}
-	root, err := goRoot(ctx)
-	if err != nil {
-		return "", err
-	}
-	cacheDir, err = filepath.Abs(filepath.Join(cacheDir, "go-modules"))
+	cacheDir, err := filepath.Abs(cacheDir)
 	if err != nil {
 		return "", err
 	}
@@ -73,7 +75,9 @@ func readyModules(ctx context.Context, cacheDir, digest string, fetch Fetch) (st
 	half := place + halfSuffix
 	err = errors.Join(os.RemoveAll(half), os.MkdirAll(half, 0o755))
 	if err == nil {
-		err = unpackModules(ctx, root, half, digest, fetch)
+		ctx, cancel := context.WithTimeout(ctx, modulesTime)
+		defer cancel()
+		err = fill(ctx, half)
 	}
 	if err == nil {
 		err = os.Rename(half, place)
@@ -90,15 +94,13 @@ func unpackModules(ctx context.Context, root, folder, digest string, fetch Fetch
 	if err := os.MkdirAll(proxy, 0o755); err != nil {
 		return err
 	}
-	if err := unpackProxy(ctx, proxy, digest, fetch); err != nil {
+	if err := unpackSet(ctx, proxy, digest, fetch); err != nil {
 		return err
 	}
 	names, err := zippedModules(proxy)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, modulesTime)
-	defer cancel()
 	work, err := os.MkdirTemp("", "rondo-modules-")
 	if err != nil {
 		return err
@@ -125,13 +127,14 @@ func unpackModules(ctx context.Context, root, folder, digest string, fetch Fetch
 	})
 }
 
-func unpackProxy(ctx context.Context, proxy, digest string, fetch Fetch) error {
+// unpackSet unpacks the archive of a set, which must be what its digest says.
+func unpackSet(ctx context.Context, folder, digest string, fetch Fetch) error {
 	data, err := fetch(ctx)
 	if err != nil {
 		return err
 	}
 	defer data.Close()
-	root, err := os.OpenRoot(proxy)
+	root, err := os.OpenRoot(folder)
 	if err != nil {
 		return err
 	}

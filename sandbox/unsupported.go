@@ -57,6 +57,11 @@ func GoModules(context.Context, string, string, Fetch) (Mount, map[string]string
 	return Mount{}, nil, ErrUnsupported
 }
 
+// NodePackages answers ErrUnsupported.
+func NodePackages(context.Context, string, string, string, Fetch) (Mount, error) {
+	return Mount{}, ErrUnsupported
+}
+
 // HasToolchain answers ErrUnsupported.
 func HasToolchain(context.Context, string) error { return ErrUnsupported }
 

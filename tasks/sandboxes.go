@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/rondo-rl/rondo/events/runfile"
@@ -153,12 +154,14 @@ func sandboxesOf(ctx context.Context, task runfile.TaskSpec, m Machine, modules 
 		return nil, err
 	}
 	if task.Modules.SHA256 != "" {
-		mount, env, err := sandbox.GoModules(ctx, cmp.Or(m.ModuleCache, m.ToolchainCache), task.Modules.SHA256, modules)
+		mount, env, err := modulesOf(ctx, task, cmp.Or(m.ModuleCache, m.ToolchainCache), modules)
 		if err != nil {
 			return nil, fmt.Errorf("task %s: %w: %w", task.Name, ErrModules, err)
 		}
 		s.base.Mounts = append(s.base.Mounts, mount)
 		maps.Copy(s.toolchains, env)
+		// Without isolation a mount in the workspace is a copy of it, and so a part of the workspace.
+		s.base.AllowInsecure = s.base.AllowInsecure && slices.Contains(task.Toolchains, "go")
 	}
 	if task.Image != "" {
 		image, err := sandbox.OpenImage(ctx, task.Image, task.ImageID, m.ToolchainCache)
@@ -168,6 +171,15 @@ func sandboxesOf(ctx context.Context, task runfile.TaskSpec, m Machine, modules 
 		s.base.Root = image.Root
 	}
 	return s, nil
+}
+
+// modulesOf shows a task's modules: those of Go, or packages of npm where it has node and no Go.
+func modulesOf(ctx context.Context, task runfile.TaskSpec, cacheDir string, modules sandbox.Fetch) (sandbox.Mount, map[string]string, error) {
+	if slices.Contains(task.Toolchains, "go") {
+		return sandbox.GoModules(ctx, cacheDir, task.Modules.SHA256, modules)
+	}
+	mount, err := sandbox.NodePackages(ctx, cacheDir, task.Modules.SHA256, task.Workdir, modules)
+	return mount, nil, err
 }
 
 // Env gives the variables of the task's agents, with more over them. Those of the toolchains come last: a task may not change where its

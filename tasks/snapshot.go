@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/tasks/dockerfile"
 )
 
@@ -120,11 +121,22 @@ func setModules(task *Task, folder *node, cfg *config) (err error) {
 	if name == "" {
 		return nil
 	}
-	if !slices.Contains(task.Toolchains, "go") {
-		return errors.New(`task.toml: metadata.rondo.modules: they are for metadata.rondo.toolchains = ["go"]`)
+	node := slices.Contains(task.Toolchains, "node") && !slices.Contains(task.Toolchains, "go")
+	if !node && !slices.Contains(task.Toolchains, "go") {
+		return errors.New(`task.toml: metadata.rondo.modules: they are for metadata.rondo.toolchains = ["go"] or ["node"]`)
 	}
-	task.Modules, err = namedFolder(folder, "modules", name)
-	return err
+	if task.Modules, err = namedFolder(folder, "modules", name); err != nil || !node {
+		return err
+	}
+	if task.Snapshot != nil {
+		if _, err := fs.Stat(task.Snapshot, "node_modules"); err == nil {
+			return errors.New("task.toml: metadata.rondo.modules: the workspace has a node_modules of its own")
+		}
+	}
+	if _, err := sandbox.ReadNodePackages(task.Modules); err != nil {
+		return fmt.Errorf("task.toml: metadata.rondo.modules: %w", err)
+	}
+	return nil
 }
 
 // namedFolder is a folder that a key of [metadata.rondo] names.

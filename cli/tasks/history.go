@@ -24,7 +24,8 @@ func newTasksImportGit(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "git REPO DIR",
 		Short: "Make task folders of the commits of a repository",
-		Long: `Make task folders of the commits of a Git repository on this machine that change both tests and code of Go or Python, from new to old. The commit before is what an
+		Long: `Make task folders of the commits of a Git repository on this machine that change both tests and code of Go, Python, or JavaScript and
+TypeScript, from new to old. The commit before is what an
 agent gets, the commit's message is the instruction, its tests are the verifier, and the rest of it is the solution.
 
 The tests of a commit run three times with the fix and three times without it, in sandboxes. Those that pass with it each time and never without it must begin to pass;
@@ -34,7 +35,8 @@ there is not run again when the command is started again. Without that file all 
 The merge of a GitHub pull request stands for it: its title is the instruction, and its commits become no tasks beside it.
 
 Modules of Go are fetched from the module proxies of "go env GOPROXY", with go.mod and go.sum alone, and become a part of the tasks: with GOPROXY=off only those are taken that
-are on this machine. Nothing else is downloaded: tests run without a network, with this machine's Go, and its python3 with what that has in /usr. "rondo tasks lint DIR" proves
+are on this machine. Packages of npm are fetched as the lock file names them, from the registry of "npm config get registry",
+and npm does not run. Nothing else is downloaded: tests run without a network, with this machine's Go and node, and its python3 with what that has in /usr. "rondo tasks lint DIR" proves
 the tasks three times over.`,
 		Example: `  rondo tasks import git ./my-repository ./my-tasks --max 20
   rondo tasks import git ./my-repository ./my-tasks --since 2026-01-31 --jobs 4 --json`,

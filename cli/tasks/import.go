@@ -197,7 +197,7 @@ with the repository in /testbed and what its tests need; {id} in it stands for t
 	cmd.Flags().StringSliceVar(&only, "instance", nil, "import these alone")
 	cmd.Flags().StringVar(&specsFile, "specs", "", "JSON file that says how each repository and version runs its tests")
 	cmd.Flags().StringVar((*string)(&given.TestCommand), "test-cmd", "", "command that runs the tests, where neither row nor --specs says one")
-	cmd.Flags().StringVar(&given.LogParser, "log-parser", "", "test program that it runs, the same: pytest, gotest, unittest, cargo, jest, sympy or junit")
+	cmd.Flags().StringVar(&given.LogParser, "log-parser", "", "test program that it runs, the same: pytest, gotest, unittest, node, cargo, jest, sympy or junit")
 	cmd.Flags().StringVar(&given.Image, "image", "", "container image with what the tests need, the same; {id} is the instance")
 	return cmd
 }

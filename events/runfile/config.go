@@ -210,7 +210,8 @@ type TaskSpec struct {
 	Collect  []Hook      `json:"collect,omitempty"`
 	Snapshot storage.Ref `json:"snapshot,omitzero"`
 	Tests    storage.Ref `json:"tests,omitzero"`
-	// Modules are those of Go that builds in the task's sandboxes find: a module proxy's files, packed as a snapshot is.
+	// Modules are what builds and tests in the task's sandboxes find, packed as a snapshot is: with the toolchain go a module proxy's files, and else with
+	// node a list of packages of npm and their archives.
 	Modules storage.Ref `json:"modules,omitzero"`
 	// Verifier is VerifierSeparate where the tests reach the code under test in another sandbox alone, VerifierInProcess where they run in process with
 	// canaries, and "" or VerifierUnguarded where they do so without.
@@ -403,7 +404,7 @@ func (c *RunConfig) validateTasks() (errs []error) {
 		if t.Modules != (storage.Ref{}) {
 			err = t.Modules.Validate()
 			check(err == nil, "modules: %v", err)
-			check(slices.Contains(t.Toolchains, "go"), "modules: they are for the toolchain go")
+			check(slices.Contains(t.Toolchains, "go") || slices.Contains(t.Toolchains, "node"), "modules: they are for the toolchains go and node")
 		}
 		if t.HasVerifier() || t.HasWorkspace() || !c.workspaceless() {
 			err = t.Tests.Validate()

@@ -147,7 +147,7 @@ func TestValidate(t *testing.T) {
 		"room in training":           {func(c *RunConfig) { c.InFlight = 9 }, ""},
 		"negative room":              {func(c *RunConfig) { evaluation(c); c.InFlight = -1 }, "in_flight -1"},
 		"no feeds":                   {func(c *RunConfig) { c.Feeds = nil }, "feeds: the run has none"},
-		"modules without Go":         {func(c *RunConfig) { c.Tasks[0].Toolchains, c.Tasks[0].Modules = nil, c.Tasks[0].Snapshot }, "modules: they are for the toolchain go"},
+		"modules without Go":         {func(c *RunConfig) { c.Tasks[0].Toolchains, c.Tasks[0].Modules = nil, c.Tasks[0].Snapshot }, "modules: they are for the toolchains go and node"},
 		"modules that are nowhere": {func(c *RunConfig) {
 			c.Tasks[0].Toolchains, c.Tasks[0].Modules = []string{"go"}, storage.Ref{Key: "../x"}
 		}, `modules: `},

@@ -1,7 +1,9 @@
 package verifier_test
 
 import (
+	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,8 +25,11 @@ func reported(t *testing.T, command *exec.Cmd) grade.Report {
 	}
 	own, other := os.NewFile(uintptr(ends[0]), "own"), os.NewFile(uintptr(ends[1]), "other")
 	defer own.Close()
-	nonce := strings.Repeat("a", 32)
-	if _, err := own.WriteString(nonce + "\n"); err != nil {
+	var nonces []string
+	for _, digit := range "abcdef0123" {
+		nonces = append(nonces, strings.Repeat(string(digit), 32))
+	}
+	if _, err := own.WriteString(strings.Join(nonces, "\n") + "\n"); err != nil {
 		t.Fatal(err)
 	}
 	for len(command.ExtraFiles) <= sandbox.ChannelFD-3 {
@@ -38,7 +43,7 @@ func reported(t *testing.T, command *exec.Cmd) grade.Report {
 		t.Fatal(err)
 	}
 	sent, _ := io.ReadAll(own) // the end of the other is an error, or none
-	report, err := grade.ReadReport(sent, []string{nonce})
+	report, err := grade.ReadReport(sent, nonces)
 	if err != nil || !report.Complete {
 		t.Errorf("%+v, %v: %s: %s", report, err, sent, out)
 	}
@@ -152,5 +157,82 @@ def test_setup(bad): pass
 				}
 			}
 		})
+	}
+}
+
+// TestMochaReporter: what a runner of mocha's says is reported. Threads load the reporter, too, and share its descriptor: they report nothing.
+func TestMochaReporter(t *testing.T) {
+	if err := exec.Command("node", "--version").Run(); err != nil {
+		t.Skip("node is missing")
+	}
+	reporters, err := filepath.Abs("reporters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"node_modules/mocha/index.js": "exports.reporters = { Spec: class {} };",
+		"main.js": `const runner = new (require("events"))(), Reporter = require(process.argv[2]);
+new Reporter(runner, {});
+new (require("worker_threads").Worker)("1", { eval: true }).on("exit", () => {
+	runner.emit("pass", { titlePath: () => ["suite", "in"] });
+	runner.emit("fail", { titlePath: () => ["suite", "bad"] }, new Error("they differ"));
+	runner.emit("end");
+});`,
+	} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := exec.Command("node", "--require", reporters+"/node.cjs", "main.js", reporters+"/node.cjs")
+	command.Dir = dir
+	report := reported(t, command)
+	if want := (grade.Results{"suite > in": grade.Passed, "suite > bad": grade.Failed}); !maps.Equal(report.Results, want) || report.Said["suite > bad"] != "they differ" {
+		t.Errorf("%+v, want %v", report, want)
+	}
+}
+
+// TestNodeReporter: the reporter tells of tests of node's own runner by the titles around them, and what they failed with. Nothing that the tests start has the descriptor.
+func TestNodeReporter(t *testing.T) {
+	if err := exec.Command("node", "--version").Run(); err != nil {
+		t.Skip("node is missing")
+	}
+	reporters, err := filepath.Abs("reporters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.js": `const { test, describe, it } = require("node:test"), assert = require("node:assert");
+describe("suite", () => { it("in", () => {}); it("bad", () => { assert.equal(1, 2, "they differ " + "ü".repeat(1000)); }); it.skip("off", () => {}); it.todo("later", () => { throw 1; }); });
+test("outer", async (t) => { await t.test("sub", () => {}); });
+test("same", () => {}); test("same", () => { throw new Error("worse"); });
+test("descriptor", () => { assert.throws(() => require("fs").writeSync(9, "x"), /EBADF|EINVAL|EPIPE|EAGAIN/); });`,
+		"b.js": "throw new Error('not loaded');", "c.mjs": "import { none } from './a.js';", "d.js": "",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := exec.Command("node", "--require", reporters+"/node.cjs", "--test", "--test-reporter="+reporters+"/node-test.mjs", "--test-reporter-destination=stderr", "a.js", "b.js", "c.mjs", "d.js")
+	command.Dir = dir
+	report := reported(t, command)
+	want := grade.Results{"suite > in": grade.Passed, "suite > bad": grade.Failed, "suite > off": grade.Skipped, "suite > later": grade.XFailed, "outer > sub": grade.Passed, "outer": grade.Passed,
+		"same": grade.Failed, "descriptor": grade.Passed}
+	for name, status := range want {
+		if report.Results[name] != status {
+			t.Errorf("%s: %q, want %s", name, report.Results[name], status)
+		}
+	}
+	errored := 0
+	for name, status := range report.Results {
+		if status == grade.Errored && (strings.HasSuffix(name, "b.js") || strings.HasSuffix(name, "c.mjs")) {
+			errored++
+		} else if want[name] == "" && name != "suite" {
+			t.Errorf("%s: %s", name, status)
+		}
+	}
+	if said := report.Said["suite > bad"]; errored != 2 || !strings.HasPrefix(said, "they differ ü") || len(said) > 400 {
+		t.Errorf("%d, %q, %+v", errored, said, report)
 	}
 }

@@ -59,10 +59,12 @@ const (
 
 type importer struct {
 	Options
-	name    string
-	objects *swebench.Objects
-	modules *fetcher
-	pytest  func(context.Context) (bool, error)
+	name     string
+	objects  *swebench.Objects
+	modules  *fetcher
+	packages *packages
+	node     func() (there, strips bool)
+	pytest   func(context.Context) (bool, error)
 
 	mu       sync.Mutex
 	state    state
@@ -98,13 +100,16 @@ func Import(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	im := &importer{Options: o, name: nameOf(source), objects: objects, modules: &fetcher{dir: kept, most: maxModules, sets: map[string]moduleSet{}}}
+	im := &importer{Options: o, name: nameOf(source), objects: objects, modules: &fetcher{dir: kept, most: maxModules, sets: map[string]moduleSet{}}, packages: newPackages(kept), node: nodeOf(ctx)}
 	defer im.modules.close()
+	defer im.packages.close()
 	ask := im.hasPytest(ctx)
 	im.pytest = func(context.Context) (bool, error) { return ask() }
-	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+	release, err := im.alone()
+	if err != nil {
 		return Report{}, err
 	}
+	defer release()
 	if im.state, err = readState(im.stateFile()); err != nil {
 		return Report{}, err
 	}
@@ -116,6 +121,25 @@ func Import(ctx context.Context, o Options) (Report, error) {
 	report := im.report(list)
 	report.Seconds = time.Since(begin).Seconds()
 	return report, err
+}
+
+// alone makes the folder, and keeps other imports out of it.
+func (im *importer) alone() (release func() error, err error) {
+	if err := os.MkdirAll(im.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(im.stateFile()+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	taken, err := lockFile(file)
+	if err == nil && !taken {
+		err = fmt.Errorf("%s: another import works there", im.Dir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file.Close, nil
 }
 
 func (im *importer) stateFile() string { return filepath.Join(im.Dir, StateFile) }
@@ -259,7 +283,7 @@ func (im *importer) done(c commit) bool {
 	switch outcome.Reason {
 	case Slow:
 		return outcome.Limit >= im.Timeout.Seconds()
-	case Unfetched, NewerGo:
+	case Unfetched, NewerGo, NoNode, SlowPackages:
 		return false
 	}
 	return there

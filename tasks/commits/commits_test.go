@@ -296,7 +296,7 @@ func TestCompare(t *testing.T) {
 				}
 				return all
 			}
-			fixed, kept, flaky := compare(runs(c.with), runs(c.without), c.patch)
+			fixed, kept, flaky := compare(runs(c.with), runs(c.without), namedIn(c.patch, "gotest"))
 			got := strings.Repeat("fixed", len(fixed)) + strings.Repeat("kept", len(kept)) + strings.Repeat("flaky", len(flaky))
 			if got != c.want {
 				t.Errorf("%q, want %q", got, c.want)
@@ -556,10 +556,10 @@ func TestDeclared(t *testing.T) {
 	} {
 		want += "\n    " + line
 	}
-	if got := declared(patch, tests); got != want {
+	if got := declared(patch, tests, "gotest"); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
-	if got := declared(patch, "+++ b/Use_test.go\n Use()\n"); got != "" {
+	if got := declared(patch, "+++ b/Use_test.go\n Use()\n", "gotest"); got != "" {
 		t.Error(got)
 	}
 }

@@ -88,13 +88,23 @@ func (im *importer) judge(ctx context.Context, c commit, work string) (Outcome, 
 		return dropped(reason), err
 	}
 	set := moduleSet{}
-	if p.parser == "gotest" {
-		if set, err = im.modulesOf(ctx, c, names, moduleOf(names, p.runnable[0])); err != nil || set.reason != "" {
-			return dropped(set.reason, set.because), err
+	switch p.parser {
+	case "gotest":
+		set, err = im.modulesOf(ctx, c, names, moduleOf(names, p.runnable[0]))
+	case "node":
+		var script script
+		var drop Outcome
+		if script, drop, err = im.script(ctx, c, names, p); err != nil || drop.Reason != "" {
+			return drop, err
 		}
-		row.Modules = set.folder
+		row.TestCommand, row.Protected = script.command, script.protected
+		set, err = im.packagesOf(ctx, c, names, script.manifest, script.program)
 	}
-	outcome, err := im.run(ctx, row, p, set.lacks, work)
+	if err != nil || set.reason != "" {
+		return dropped(set.reason, set.because), err
+	}
+	row.Modules = set.folder
+	outcome, err := im.run(ctx, row, p, set, work)
 	outcome.ran = true
 	return outcome, err
 }
@@ -127,12 +137,14 @@ func (im *importer) row(ctx context.Context, c commit, p parts) (row swebench.In
 			return row, nil, "", err
 		}
 	}
-	command, parser := p.command(names, pytest)
-	if command == "" {
-		return row, nil, Several, nil
+	command, parser := "", p.parser
+	if parser != "node" { // which package.json says
+		if command, parser = p.command(names, pytest); command == "" {
+			return row, nil, Several, nil
+		}
 	}
 	return swebench.Instance{
-		Set: "commits", ID: im.name + "-" + c.id[:12], Repo: "commits/" + im.name, BaseCommit: c.parent, Problem: problem + declared(patch, tests), Patch: patch, TestPatch: tests,
+		Set: "commits", ID: im.name + "-" + c.id[:12], Repo: "commits/" + im.name, BaseCommit: c.parent, Problem: problem + declared(patch, tests, p.parser), Patch: patch, TestPatch: tests,
 		TestCommand: command, LogParser: parser,
 	}, names, "", nil
 }
@@ -175,8 +187,8 @@ func (im *importer) hasPytest(ctx context.Context) func() (bool, error) {
 // unknown is a test that there is not: a task that is only looked at needs one to be graded by.
 const unknown = "rondo: not known yet"
 
-// run runs the tests of a row on both sides, and makes the task of those that show the fix every time. lacks says which module they may miss.
-func (im *importer) run(ctx context.Context, row swebench.Instance, p parts, lacks, work string) (Outcome, error) {
+// run runs the tests of a row on both sides, and makes the task of those that show the fix every time. set says which module they may miss.
+func (im *importer) run(ctx context.Context, row swebench.Instance, p parts, set moduleSet, work string) (Outcome, error) {
 	row.FailToPass = swebench.Names{unknown}
 	task, err := im.write(ctx, row, filepath.Join(work, "first"))
 	if err != nil {
@@ -194,19 +206,19 @@ func (im *importer) run(ctx context.Context, row swebench.Instance, p parts, lac
 	var with, without []grade.Results
 	for range repeats {
 		report, log, err := observer.Run(ctx, true)
-		if passed := named(report.Results, grade.Passed); err != nil || len(passed) == 0 {
-			return im.failsFixed(p, row.LogParser, report.Ran, log, lacks, err)
+		if passed := ended(report.Results, grade.Passed); err != nil || len(passed) == 0 {
+			return im.failsFixed(p, row.LogParser, report.Ran, log, set, err)
 		}
 		with = append(with, report.Results)
 		if report, _, err = observer.Run(ctx, false); err != nil {
 			return im.ofError(NoVerdict, err)
 		}
 		without = append(without, report.Results)
-		if fixed, kept, flaky := compare(with, without, row.TestPatch); len(fixed) == 0 {
+		if fixed, kept, flaky := compare(with, without, namedIn(row.TestPatch, row.LogParser)); len(fixed) == 0 {
 			return dropped(unfixed(kept, flaky, without), list(flaky)), nil
 		}
 	}
-	row.FailToPass, row.PassToPass, _ = compare(with, without, row.TestPatch)
+	row.FailToPass, row.PassToPass, _ = compare(with, without, namedIn(row.TestPatch, row.LogParser))
 	if err := observer.Close(); err != nil {
 		return Outcome{}, err
 	}
@@ -270,6 +282,8 @@ func (im *importer) ofError(reason string, err error) (Outcome, error) {
 	var path *fs.PathError
 	var link *os.LinkError
 	switch class := fault.Of(err); {
+	case errors.Is(err, sandbox.ErrPackages):
+		return dropped(Unpackable, err), nil
 	case errors.Is(err, context.Canceled), errors.Is(err, tasks.ErrModules):
 		return Outcome{}, err
 	case class == events.ForfeitTimeout:
@@ -290,7 +304,7 @@ func (im *importer) ofError(reason string, err error) (Outcome, error) {
 var missing = regexp.MustCompile(`\[setup failed\]|no required module provides package|cannot find (?:module|package)|GOPROXY=off|missing go\.sum entry|ModuleNotFoundError: No module named`)
 
 // failsFixed says why no test passed although the fix is there.
-func (im *importer) failsFixed(p parts, parser string, ran bool, log, lacks string, err error) (Outcome, error) {
+func (im *importer) failsFixed(p parts, parser string, ran bool, log string, set moduleSet, err error) (Outcome, error) {
 	if err != nil {
 		if one, err := im.ofError(FailsFixed, err); err != nil || one.Reason != FailsFixed {
 			return one, err
@@ -303,8 +317,10 @@ func (im *importer) failsFixed(p parts, parser string, ran bool, log, lacks stri
 	switch {
 	case strings.Contains(log, "no space left on device"):
 		return dropped(Cramped), nil
-	case lacks != "" && missing.MatchString(log):
-		return dropped(Unfetched, lacks), nil
+	case set.lacks != "" && missing.MatchString(log):
+		return dropped(Unfetched, set.lacks), nil
+	case parser == "node" && missingScript.MatchString(log):
+		return lacksScript(missingScript.FindStringSubmatch(log)[1]), nil
 	case p.dependencies:
 		return dropped(Dependencies, last), nil
 	case missing.MatchString(log):
@@ -312,11 +328,14 @@ func (im *importer) failsFixed(p parts, parser string, ran bool, log, lacks stri
 	case parser == "unittest" && !ran:
 		return dropped(NoPython), nil
 	}
+	if set.scripts != "" {
+		last = fmt.Sprintf("(packages with install scripts, which do not run: %.100s) %s", set.scripts, last)
+	}
 	return dropped(FailsFixed, last), nil
 }
 
-// named are the tests of a status.
-func named(results grade.Results, status grade.Status) (names []string) {
+// ended are the tests of a status.
+func ended(results grade.Results, status grade.Status) (names []string) {
 	for name, s := range results {
 		if s == status {
 			names = append(names, name)
@@ -327,11 +346,11 @@ func named(results grade.Results, status grade.Status) (names []string) {
 
 // compare finds the tests that pass with the fix each time and never without it, and those that pass each time on both sides. Flaky are the others that have passed with the fix
 // and do not end the same each time. A test that is skipped without the fix is none of these. One that is not there without the fix, as its package does not compile or its process
-// has died, shows the fix if the patch of the tests names it: the others were only in its way.
-func compare(with, without []grade.Results, patch string) (fixed, kept, flaky []string) {
-	all, words := map[string]bool{}, wordsOf(patch)
+// has died, shows the fix if the patch of the tests names it, as named says: the others were only in its way.
+func compare(with, without []grade.Results, named func(test string) bool) (fixed, kept, flaky []string) {
+	all := map[string]bool{}
 	for _, results := range with {
-		for _, name := range named(results, grade.Passed) {
+		for _, name := range ended(results, grade.Passed) {
 			all[name] = true
 		}
 	}
@@ -340,7 +359,7 @@ func compare(with, without []grade.Results, patch string) (fixed, kept, flaky []
 		switch skipped := count(without, name, grade.Skipped) + count(without, name, grade.XFailed); {
 		case after < len(with) || before > 0 && before < len(without) || skipped > 0 && skipped < len(without):
 			flaky = append(flaky, name)
-		case before == len(without) || absent(without, name) && !words[function(name)]:
+		case before == len(without) || absent(without, name) && !named(name):
 			kept = append(kept, name)
 		case skipped == 0:
 			fixed = append(fixed, name)
@@ -350,6 +369,23 @@ func compare(with, without []grade.Results, patch string) (fixed, kept, flaky []
 	slices.Sort(kept)
 	slices.Sort(flaky)
 	return fixed, kept, flaky
+}
+
+// namedIn says which tests the lines that a patch changes name.
+func namedIn(patch, parser string) func(test string) bool {
+	if parser == "node" {
+		titles := titlesOf(patch)
+		return func(test string) bool { // a title may have the sign between titles in it
+			for rest, more := test, true; more; _, rest, more = strings.Cut(rest, " > ") {
+				if titles[rest] {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	words := wordsOf(patch)
+	return func(test string) bool { return words[function(test)] }
 }
 
 // function is the name of a test's function: of TestIt/part, tests/test_x.py::TestX::test_it[1] or test_it (tests.test_x.TestX.test_it).

@@ -124,6 +124,9 @@ func addedCode(patch string) (lines []string) {
 var declaration = regexp.MustCompile(`^(?:func (?:\([^)]*\) )?(\w+)[\[(].*?(?: \{|$)|(?:type|var|const) (\w+)\b(?: (?:struct|interface)\b)?|` +
 	`\s*(?:async )?def (\w+)\(.*\)(?:\s*->[^:]*)?:|class (\w+)\b[^:]*:)`)
 
+// keywords are followed by brackets, and declare nothing.
+var keywords = []string{"if", "for", "while", "switch", "catch", "function", "with"}
+
 // Bounds of what an instruction tells of a fix's declarations.
 const (
 	maxDeclared    = 20
@@ -131,7 +134,12 @@ const (
 )
 
 // declared tells of the declarations that a fix adds or changes and that the lines which its tests add name: nobody could guess them. "" is none.
-func declared(patch, tests string) string {
+func declared(patch, tests, parser string) string {
+	declaration, behind := declaration, " {:"
+	if parser == "node" {
+		declaration, behind = scriptDeclaration, " {=>"
+	}
+
 	used := map[string]bool{}
 	for line := range strings.Lines(tests) {
 		if strings.HasPrefix(line, "+") && !strings.HasPrefix(line, "+++ ") {
@@ -142,10 +150,10 @@ func declared(patch, tests string) string {
 	for line := range strings.Lines(patch) {
 		added, found := strings.CutPrefix(strings.TrimRight(line, "\r\n"), "+")
 		m := declaration.FindStringSubmatch(added)
-		if !found || m == nil || !used[cmp.Or(m[1:]...)] || len(m[0]) > maxDeclaration {
+		if !found || m == nil || !used[cmp.Or(m[1:]...)] || slices.Contains(keywords, cmp.Or(m[1:]...)) || len(m[0]) > maxDeclaration {
 			continue
 		}
-		one := strings.TrimRight(strings.TrimSpace(m[0]), " {:")
+		one := strings.TrimRight(strings.TrimSpace(m[0]), behind)
 		if !slices.Contains(list, one) && len(list) < maxDeclared {
 			list = append(list, one)
 		}

@@ -63,20 +63,23 @@ type fetcher struct {
 }
 
 // close removes the folders of sets. Tasks keep their links to the files, and the folder of all sets stays for the next import.
-func (f *fetcher) close() {
-	for _, set := range f.sets {
+func (f *fetcher) close() { closeSets(f.sets) }
+
+func closeSets(sets map[string]moduleSet) {
+	for _, set := range sets {
 		if set.folder != "" {
 			_ = os.RemoveAll(set.folder)
 		}
 	}
 }
 
-// moduleSet is what a commit's go.mod, and the one before it, need.
+// moduleSet is what a commit's go.mod, and the one before it, need, or what its lock file asks for.
 type moduleSet struct {
-	folder  string // as a module proxy has it; "" where nothing is needed
+	folder  string // as a module proxy has it, or as sandbox.ReadNodePackages reads it; "" where nothing is needed
 	lacks   string // what the go command says of a module that is not to be had; tests may pass without
 	reason  string // why the commit is no task
 	because string // more of the reason
+	scripts string // packages of npm with install scripts, which do not run
 }
 
 // modulesOf fetches what a Go module of a repository needs at a commit and at the one before it.

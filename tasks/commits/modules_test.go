@@ -409,7 +409,7 @@ func TestFailsFixed(t *testing.T) {
 		"the sandbox has no space": {"write /tmp/x: no space left on device\nFAIL", "", Outcome{Reason: Cramped}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := (&importer{}).failsFixed(parts{}, "gotest", true, c.log, c.lacks, nil); err != nil || got != c.want {
+			if got, err := (&importer{}).failsFixed(parts{}, "gotest", true, c.log, moduleSet{lacks: c.lacks}, nil); err != nil || got != c.want {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})

@@ -50,7 +50,7 @@ func (c change) gone() bool { return c.after == "000000" }
 type parts struct {
 	tests, code  []string
 	runnable     []string // of the tests: files that a test program can be given
-	parser       string   // gotest or pytest
+	parser       string   // gotest, pytest or node
 	dependencies bool     // the code changes what packages the repository needs
 }
 
@@ -126,6 +126,8 @@ func split(changes []change) (p parts, reason string) {
 	switch tested := kinds[kindGoTest] + kinds[kindPythonTest]; {
 	case len(changes) > maxFiles || lines > maxLines:
 		return p, TooLarge
+	case tested == 0 && kinds[kindGo]+kinds[kindPython] == 0 && slices.ContainsFunc(changes, func(c change) bool { return isScript(c.name) }):
+		return splitScripts(changes)
 	case tested == 0 && kinds[kindGo]+kinds[kindPython] == 0 && kinds[kindOther] > 0:
 		return p, OtherTongue
 	case len(p.tests) == 0 && kinds[kindGo]+kinds[kindPython] == 0:

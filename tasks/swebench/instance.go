@@ -41,7 +41,7 @@ type Instance struct {
 	Image string `json:"docker_image" yaml:"docker_image"`
 	// Hidden are paths in the image that would show the tests: the task has an image without them. Protected are files of the workspace that run them.
 	Hidden, Protected []string `json:"-" yaml:"-"`
-	// Modules is a folder of this machine that holds the modules of Go which the tests need, as a module proxy has them; "" for none.
+	// Modules is a folder of this machine that holds what the tests need: modules of Go as a module proxy has them, or a set of packages of npm; "" for none.
 	Modules string `json:"-" yaml:"-"`
 	// Set names the data set; "" is swebench.
 	Set string `json:"-" yaml:"-"`
@@ -211,7 +211,7 @@ func (i Instance) check() error {
 		return fmt.Errorf("eval_script and test_cmd: are missing, as they are in published rows: say with --test-cmd, or in a --specs file, how %s %s runs its tests", i.Repo, i.Version)
 	case i.LogParser == "":
 		return fmt.Errorf("log_parser: is missing, as it is in published rows: say with --log-parser, or in a --specs file, which test program %s %s runs: "+
-			"pytest, gotest, unittest, cargo, jest, sympy or junit", i.Repo, i.Version)
+			"pytest, gotest, unittest, node, cargo, jest, sympy or junit", i.Repo, i.Version)
 	case i.Image != "" && !validImage.MatchString(i.Image):
 		return fmt.Errorf("docker_image %.100q: want the name of an image", i.Image)
 	case i.EvalType != "" && i.EvalType != "pass_and_fail" && i.EvalType != "fail_only":

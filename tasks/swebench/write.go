@@ -17,6 +17,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/rondo-rl/rondo/sandbox/verifier"
 	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 	"github.com/rondo-rl/rondo/storage/whole"
 	"github.com/rondo-rl/rondo/tasks/taskfolder"
@@ -51,7 +52,7 @@ func (i Instance) Write(ctx context.Context, dir string, repos Repositories) (er
 			}
 		}
 		if i.Modules != "" {
-			if err := linkTree(i.Modules, filepath.Join(folder, modulesFolder)); err != nil {
+			if err := linkTree(i.Modules, filepath.Join(folder, modulesFolder[i.LogParser])); err != nil {
 				return err
 			}
 		}
@@ -62,8 +63,11 @@ func (i Instance) Write(ctx context.Context, dir string, repos Repositories) (er
 	})
 }
 
-// modulesFolder is where a task's folder has its modules of Go.
-const modulesFolder = "environment/modules"
+// modulesFolder is where a task's folder has what its tests need, and toolchain which toolchain of the machine they run with, by the test program.
+var (
+	modulesFolder = map[string]string{"gotest": "environment/modules", "node": "environment/packages"}
+	toolchain     = map[string]string{"gotest": "go", "node": "node"}
+)
 
 // linkTree shows the files of a folder in another one: the tasks of a repository have mostly the same modules.
 func linkTree(from, to string) error {
@@ -135,10 +139,10 @@ func (i Instance) settings(parser string, repository bool) (string, error) {
 		}
 	case i.Image != "":
 		rondo["image"], environment["docker_image"] = true, i.Image
-	case parser == "gotest":
-		rondo["toolchains"] = []string{"go"}
+	case toolchain[parser] != "":
+		rondo["toolchains"] = []string{toolchain[parser]}
 		if i.Modules != "" {
-			rondo["modules"] = modulesFolder
+			rondo["modules"] = modulesFolder[parser]
 		}
 	}
 	text, err := toml.Marshal(map[string]any{
@@ -190,12 +194,28 @@ func (i Instance) protected(parser string) []string {
 			found = append(found, modules(file)...)
 		}
 	}
-	if parser == "gotest" {
+	switch parser {
+	case "gotest":
 		found = append(found, "**/*_test.go")
+	case "node":
+		found = append(append(found, scriptTests...), "**/node_modules/**")
+		if !slices.Contains(touched(i.Patch), "package.json") { // of which no command takes settings of the tests
+			found = append(found, "package.json")
+		}
 	}
 	slices.Sort(found)
 	return slices.Compact(found)
 }
+
+// scriptTests are where projects of JavaScript and TypeScript have their tests, what these read, and the settings of what runs and compiles them.
+var scriptTests = []string{
+	"**/test/**", "**/tests/**", "**/__tests__/**", "**/spec/**", "**/__mocks__/**", "**/__snapshots__/**", "**/fixtures/**", "**/__fixtures__/**", "**/*.test.*", "**/*.spec.*",
+	"**/*-test.*", "**/*_test.*", "**/test-*.*", "**/test.*", "**/.mocharc*", "**/mocha.opts", "**/jest.*", "**/vitest.*", "**/vite.config.*", "**/babel.config.*", "**/.babelrc*",
+	"**/.swcrc", "**/tsconfig*.json",
+}
+
+// ScriptTest reports whether a file is one of a project's tests in JavaScript or TypeScript, or of what they need, by its path.
+var ScriptTest = verifier.Protects(scriptTests)
 
 // prose are files that no test program runs or reads by itself.
 var prose = []string{"**/*.md", "**/*.rst", "**/*.txt"}

@@ -184,18 +184,23 @@ func below(name string, paths []string) bool {
 	return false
 }
 
-// walk visits what a workspace may hold below root: folders before their contents, names in byte order, links not followed.
-// It does without fs.WalkDir, which refuses names that are not UTF-8.
+// walk visits what a workspace may hold below root: folders before their contents, names in byte order, links not followed. Folders on which
+// something is mounted are no part of it. It does without fs.WalkDir, which refuses names that are not UTF-8.
 func walk(root *os.Root, visit func(name string, info fs.FileInfo) error) error {
-	w := walker{root: root, visit: visit}
+	top, err := root.Stat(".")
+	if err != nil {
+		return err
+	}
+	w := walker{root: root, visit: visit, device: device(top)}
 	return w.folder(".")
 }
 
 type walker struct {
-	root  *os.Root
-	visit func(name string, info fs.FileInfo) error
-	count int
-	names int // bytes
+	root   *os.Root
+	visit  func(name string, info fs.FileInfo) error
+	device uint64
+	count  int
+	names  int // bytes
 }
 
 func (w *walker) folder(folder string) error {
@@ -256,6 +261,9 @@ func (w *walker) entry(name string) error {
 	case 0, fs.ModeSymlink:
 		return w.visit(name, info)
 	case fs.ModeDir:
+		if device(info) != w.device {
+			return nil
+		}
 		if err := w.visit(name, info); err != nil {
 			return err
 		}

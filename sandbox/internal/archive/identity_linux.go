@@ -28,3 +28,11 @@ func identify(info fs.FileInfo) identity {
 }
 
 func (i identity) changed() time.Time { return time.Unix(i.second, i.nano) }
+
+// device is the number of the file system that a folder lies on.
+func device(info fs.FileInfo) uint64 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return stat.Dev
+	}
+	return 0
+}

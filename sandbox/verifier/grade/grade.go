@@ -21,7 +21,8 @@ const File = "grading.json"
 
 // Grading says which tests must pass.
 type Grading struct {
-	// Parser is the test program whose report it is: pytest, gotest, unittest, cargo, jest or sympy, or SWE-bench's name of one of these, or junit for a file.
+	// Parser is the test program whose report it is: pytest, gotest, unittest, cargo, jest or sympy, or SWE-bench's name of one of these, junit for a file, or
+	// node for a program of node's that has one of the verifier's reporters.
 	Parser string `json:"parser"`
 	// FailToPass fail before the fix and must pass. PassToPass must pass, too, but for those that are skipped or expected to fail: see Unkept. A test
 	// that is skipped, or fails as it is expected to, has not passed.
@@ -52,7 +53,7 @@ func Read(data []byte) (*Grading, error) {
 		g.Parser = alias
 	}
 	if !programs[g.Parser] {
-		return nil, fmt.Errorf("parser %.60q: there are only pytest, gotest, unittest, cargo, jest, sympy and junit", g.Parser)
+		return nil, fmt.Errorf("parser %.60q: there are only pytest, gotest, unittest, node, cargo, jest, sympy and junit", g.Parser)
 	}
 	if len(g.FailToPass) == 0 {
 		return nil, errors.New("fail_to_pass: is empty: nothing would show that the fix is there")
@@ -76,7 +77,7 @@ const (
 )
 
 // programs are the test programs whose reports can be read.
-var programs = map[string]bool{"pytest": true, "gotest": true, "unittest": true, "cargo": true, "jest": true, "sympy": true, JUnit: true}
+var programs = map[string]bool{"pytest": true, "gotest": true, "unittest": true, "node": true, "cargo": true, "jest": true, "sympy": true, JUnit: true}
 
 // aliases are SWE-bench's names of its parsers.
 var aliases = map[string]string{
