@@ -25,8 +25,7 @@ def on_config(config: Any) -> Any:
     """Makes the navigation of the guide's questions."""
     guide = (ROOT / "docs/guide/README.md").read_text()
     questions = [
-        {row["question"]: [f"guide/{page}" for page in re.findall(r"\]\(([\w-]+\.md)\)", row["pages"])]}
-        for row in ROW.finditer(guide)
+        {row["question"]: [f"guide/{page}" for page in re.findall(r"\]\(([\w-]+\.md)\)", row["pages"])]} for row in ROW.finditer(guide)
     ]
     decisions = sorted(p.name for p in (ROOT / "docs/decisions").glob("[0-9]*.md"))
     config.nav = [
@@ -51,9 +50,7 @@ def reference() -> str:
     """The Python reference: each public name of the package, in the order of the alphabet."""
     tree = ast.parse((ROOT / "clients/python/rondo/__init__.py").read_text())
     names = next(
-        ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        ast.literal_eval(node.value) for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
     )
     return "\n\n".join(["# Python", ast.get_docstring(tree) or "", *(f"::: rondo.{name}" for name in names)])
 
