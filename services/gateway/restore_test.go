@@ -59,6 +59,38 @@ func TestSameArguments(t *testing.T) {
 	}
 }
 
+// TestFilledArguments: a call is the same where a client has added arguments, or left some out, that
+// have the default of the tool's schema.
+func TestFilledArguments(t *testing.T) {
+	own := defaultsOf(json.RawMessage(`[
+		{"function":{"name":"f","parameters":{"properties":{"all":{"default":false},"n":{"default":2.50},"o":{"default":{"a":[]}},"x":{}}}}},
+		{"function":{"name":"g","parameters":{"properties":{"x":{"type":"string"}}}}}, {"function":{"name":"h","parameters":true}}]`))
+	for name, c := range map[string]struct {
+		tool, x, y string
+		same       bool
+	}{
+		"the default":         {"f", `{"x":"a"}`, `{"all":false,"x":"a"}`, true},
+		"all defaults":        {"f", `{}`, `{"all":false,"n":2.5,"o":{"a":[]}}`, true},
+		"others on each side": {"f", `{"all":false}`, `{"n":2.50}`, true},
+		"another value":       {"f", `{"x":"a"}`, `{"all":true,"x":"a"}`, false},
+		"no default":          {"f", `{}`, `{"x":null}`, false},
+		"another argument":    {"f", `{"x":"a"}`, `{"all":false,"x":"b"}`, false},
+		"a list":              {"f", `[]`, `{"all":false}`, false},
+		"a key twice":         {"f", `{"x":1,"x":2}`, `{"all":false,"x":2}`, false},
+		"another tool":        {"g", `{}`, `{"all":false}`, false},
+		"no schema":           {"h", `{}`, `{"all":false}`, false},
+		"an unknown tool":     {"i", `{}`, `{"all":false}`, false},
+	} {
+		x, y := events.ToolCall{Name: c.tool, Arguments: c.x}, events.ToolCall{Name: c.tool, Arguments: c.y}
+		if own.sameToolCall(x, y) != c.same || own.sameToolCall(y, x) != c.same {
+			t.Errorf("%s: the same: %t, the other way round: %t", name, own.sameToolCall(x, y), own.sameToolCall(y, x))
+		}
+	}
+	if defaultsOf(json.RawMessage(`"default"`)) != nil || defaultsOf(nil) != nil {
+		t.Error("what is no list of tools has defaults")
+	}
+}
+
 // recordedCall is a turn that calls a tool behind thoughts, as in a rollout's log.
 func recordedCall(n int, id, arguments string) events.TurnSampled {
 	turn := events.TurnSampled{

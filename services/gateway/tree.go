@@ -44,6 +44,7 @@ func (a *ask) bind(turns []events.TurnSampled) (err error) {
 	if a.base, err = a.root(); err != nil {
 		return err
 	}
+	a.defaults = defaultsOf(a.Forward["tools"])
 	t := newTree(turns)
 	a.after, a.ends = t.continued(a)
 	if a.after < 0 {
@@ -102,12 +103,12 @@ func (t *tree) beginning(a *ask) (cause string, of int) {
 			continue
 		}
 		own := lead(turn.Prompt)
-		words := slices.EqualFunc(asked, own, same)
+		words := slices.EqualFunc(asked, own, a.defaults.same)
 		first := len(a.Conversation) > len(asked) && len(turn.Prompt) > len(own) &&
-			same(a.Conversation[len(asked)], turn.Prompt[len(own)])
+			a.defaults.same(a.Conversation[len(asked)], turn.Prompt[len(own)])
 		like := ""
 		switch tools := turn.Root != a.base; {
-		case !tools && len(a.Conversation) == len(turn.Prompt) && slices.EqualFunc(a.Conversation, turn.Prompt, same):
+		case !tools && len(a.Conversation) == len(turn.Prompt) && slices.EqualFunc(a.Conversation, turn.Prompt, a.defaults.same):
 			return events.CauseSibling, i
 		case words && !tools && longest[i] > len(a.Conversation):
 			like = events.CauseCompacted
@@ -248,14 +249,14 @@ func (t *tree) end(a *ask, i int, ends []int) (end int, thinks bool) {
 	}
 	for k, m := range turn.Prompt {
 		said := a.Conversation[at+k]
-		if !same(said, m) || m.Role == "tool" && !sameResult(said, m, calls, own) {
+		if !a.defaults.same(said, m) || m.Role == "tool" && !sameResult(said, m, calls, own) {
 			return -1, false
 		}
 		if m.Role == roleAssistant {
 			calls, own = said.ToolCalls, m.ToolCalls
 		}
 	}
-	ok, thinks := repeats(a.Conversation[end], a.message(end), turn)
+	ok, thinks := a.defaults.repeats(a.Conversation[end], a.message(end), turn)
 	if !ok {
 		return -1, false
 	}

@@ -118,7 +118,7 @@ func forwarded(fields map[string]json.RawMessage) map[string]json.RawMessage {
 }
 
 // readMessage reads what a message says. It goes on as it is, as templates read what they like of it, except for arguments that
-// the server could not read.
+// the server could not read, and for the role of the developer: templates do not have it, and refuse it or drop its words in silence.
 func readMessage(raw json.RawMessage) (m events.PromptMessage, forServer json.RawMessage, err error) {
 	var in struct {
 		Role         string               `json:"role"`
@@ -156,15 +156,20 @@ func readMessage(raw json.RawMessage) (m events.PromptMessage, forServer json.Ra
 		in.ToolCalls[i].Function.Arguments = c.Function.Arguments.ForServer()
 		bad = bad || in.ToolCalls[i].Function.Arguments != c.Function.Arguments
 	}
-	if !bad {
+	if !bad && in.Role != "developer" {
 		return m, raw, nil
 	}
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(raw, &fields); err != nil {
 		return m, nil, err
 	}
-	if fields["tool_calls"], err = json.Marshal(in.ToolCalls); err != nil {
-		return m, nil, err
+	if in.Role == "developer" {
+		fields["role"] = json.RawMessage(`"system"`)
+	}
+	if bad {
+		if fields["tool_calls"], err = json.Marshal(in.ToolCalls); err != nil {
+			return m, nil, err
+		}
 	}
 	forServer, err = json.Marshal(fields)
 	return m, forServer, err
