@@ -21,7 +21,7 @@ func Shipped() map[string]Profile {
 // shipped has the facts. Commands and Help are without the program.
 var shipped = []Profile{
 	{
-		Name: "claude-code", Program: "claude", Install: Install{NPM: "@anthropic-ai/claude-code", Version: "2.1.197"},
+		Name: "claude-code", Program: "claude", Install: Install{NPM: "@anthropic-ai/claude-code", Version: "2.1.332"},
 		// With a fixed session and user, a run that is repeated sends the same requests.
 		Command: []string{"-p", Instruction, "--dangerously-skip-permissions", "--output-format", "json",
 			"--session-id", Session},
@@ -56,6 +56,16 @@ var shipped = []Profile{
 		Env:     map[string]string{"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"},
 		Files: map[string]string{".config/opencode/opencode.json": `{"model":"rondo/` + Model + `","provider":{"rondo":{"npm":"@ai-sdk/openai-compatible",` +
 			`"options":{"baseURL":"` + BaseURL + `/v1","apiKey":"` + Key + `"},"models":{"` + Model + `":{}}}}}`},
+	},
+	{
+		Name: "qwen-code", Program: "qwen", Install: Install{NPM: "@qwen-code/qwen-code", Version: "0.24.4"},
+		Command: []string{"--auth-type", "openai", "--yolo", "--output-format", "json", "--prompt", Instruction},
+		Help:    []string{"--help"},
+		Env: map[string]string{
+			"OPENAI_BASE_URL": BaseURL + "/v1", "OPENAI_API_KEY": Key, "OPENAI_MODEL": Model,
+			"QWEN_CODE_NO_RELAUNCH": "true", "QWEN_CODE_SUPPRESS_YOLO_WARNING": "1",
+		},
+		Files: map[string]string{".qwen/settings.json": `{"privacy":{"usageStatisticsEnabled":false},"general":{"enableAutoUpdate":false}}`},
 	},
 	{
 		Name: "aider", Program: "aider", Install: Install{PyPI: "aider-chat", Version: "0.86.2",

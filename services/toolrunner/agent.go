@@ -271,7 +271,7 @@ func (s *Service) runAgent(ctx context.Context, cfg runfile.RunConfig, task runf
 		done.Lost = reason(fault.Of(failed), failed)
 	} else {
 		done.ExitCode, done.TimedOut, done.DroppedBytes = &ran.ExitCode, overtime(), ran.DroppedBytes
-		ended.Leftovers = ran.Leftovers
+		ended.Leftovers, ended.OutOfMemory = ran.Leftovers, ran.OutOfMemory
 		if err := outage.Outlast(ctx, func() error {
 			return s.keepOutput(ctx, cfg, &done, ran.Stdout, ran.Stderr)
 		}); err != nil {
