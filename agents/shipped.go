@@ -70,10 +70,10 @@ var shipped = []Profile{
 	{
 		Name: "aider", Program: "aider", Install: Install{PyPI: "aider-chat", Version: "0.86.2",
 			Python: []string{"3.12", "3.11", "3.10"}},
-		// It commits nothing, and keeps its own files out of the workspace.
+		// Without --no-git it makes a repository of the workspace, and commits; verifiers find .git changed.
 		Command: []string{
-			"--model", "openai/" + Model, "--yes-always", "--no-check-update", "--no-auto-commits",
-			"--no-gitignore", "--no-show-model-warnings",
+			"--model", "openai/" + Model, "--yes-always", "--no-check-update", "--no-git",
+			"--no-gitignore", "--no-show-model-warnings", "--no-show-release-notes",
 			"--chat-history-file", "/tmp/aider.chat", "--input-history-file", "/tmp/aider.input", "--message",
 			Instruction,
 		},

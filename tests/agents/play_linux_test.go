@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -115,12 +117,19 @@ var players = map[string]player{
 		call("finish", func(repair) map[string]any { return map[string]any{"message": "It is repaired."} }),
 	}},
 	"aider": {streamed: true, says: []func(repair) (string, string, map[string]any){
-		func(r repair) (string, string, map[string]any) { return "Add " + r.file + " to the chat.", "", nil },
 		func(r repair) (string, string, map[string]any) {
-			return fmt.Sprintf("%s\n```\n<<<<<<< SEARCH\n%s\n=======\n%s\n>>>>>>> REPLACE\n```", r.file, r.old, r.repaired), "", nil
+			return fmt.Sprintf("It is repaired.\n\n%s\n```\n%s\n```", r.file, strings.TrimSuffix(r.whole(), "\n")), "", nil
 		},
-		done,
 	}},
+}
+
+// whole is the repaired file.
+func (r repair) whole() string {
+	text, err := fs.ReadFile(packs.Sample(), path.Join(r.task, "environment/repo", r.file))
+	if err != nil {
+		panic(err) // the pack is of this module
+	}
+	return strings.Replace(string(text), r.old, r.repaired, 1)
 }
 
 // answer is what the model samples behind a prompt: it knows the task and how often it has answered.
