@@ -75,34 +75,44 @@ func (d defaults) sameToolCall(x, y events.ToolCall) bool {
 // "replace_all": false.
 type defaults map[string]map[string]any
 
-// defaultsOf reads the defaults of a request's tools. A schema that cannot be read has none.
+// maxTools bounds the tools whose defaults are read, in bytes: agents write them, and values that
+// are read take many times their text. Calls of larger ones are the same where their arguments are.
+const maxTools = 1 << 20
+
+// defaultsOf reads the defaults of a request's tools. A schema that cannot be read has none, nor
+// have two tools of one name: nobody knows which one a call means.
 func defaultsOf(tools json.RawMessage) defaults {
 	var list []struct {
 		Function struct {
-			Name       string
-			Parameters json.RawMessage
-		}
+			Name       string          `json:"name"`
+			Parameters json.RawMessage `json:"parameters"`
+		} `json:"function"`
 	}
-	if !bytes.Contains(tools, []byte(`"default"`)) || json.Unmarshal(tools, &list) != nil {
+	if len(tools) > maxTools || !bytes.Contains(tools, []byte(`"default"`)) || json.Unmarshal(tools, &list) != nil {
 		return nil
 	}
 	all := defaults{}
 	for _, tool := range list {
-		var schema struct {
-			Properties map[string]struct{ Default json.RawMessage }
-		}
-		if json.Unmarshal(tool.Function.Parameters, &schema) != nil {
-			continue
-		}
 		own := map[string]any{}
-		for argument, s := range schema.Properties {
-			if value, ok := valueOf(inference.Arguments(s.Default)); ok {
+		for argument, schema := range fieldsOf(fieldsOf(tool.Function.Parameters)["properties"]) {
+			if value, ok := valueOf(inference.Arguments(fieldsOf(schema)["default"])); ok {
 				own[argument] = value
 			}
+		}
+		if _, twice := all[tool.Function.Name]; twice {
+			own = nil
 		}
 		all[tool.Function.Name] = own
 	}
 	return all
+}
+
+// fieldsOf are the fields of a JSON object, by their exact names; none of another value.
+func fieldsOf(object json.RawMessage) (fields map[string]json.RawMessage) {
+	if json.Unmarshal(object, &fields) != nil {
+		return nil
+	}
+	return fields
 }
 
 // sameFilled reports whether two calls of one tool have the same arguments, those left out that

@@ -268,7 +268,7 @@ func (s *Service) runAgent(ctx context.Context, cfg runfile.RunConfig, task runf
 		if fault.Of(failed) == "" {
 			return done, 0, failed
 		}
-		done.Lost = reason(fault.Of(failed), failed)
+		done.Lost, ended.OutOfMemory = reason(fault.Of(failed), failed), errors.Is(failed, sandbox.ErrOutOfMemory)
 	} else {
 		done.ExitCode, done.TimedOut, done.DroppedBytes = &ran.ExitCode, overtime(), ran.DroppedBytes
 		ended.Leftovers, ended.OutOfMemory = ran.Leftovers, ran.OutOfMemory

@@ -239,6 +239,8 @@ func play(t *testing.T, log *eventlog.Log, name, layer string) {
 	if p.streamed {
 		want = heard{streamed: turns}
 	}
+	asked.mu.Lock()
+	defer asked.mu.Unlock()
 	if asked.streamed != want.streamed || asked.whole != want.whole {
 		t.Errorf("%d turns: %d requests were for streams, %d for whole answers", turns, asked.streamed, asked.whole)
 	}

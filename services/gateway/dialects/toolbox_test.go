@@ -223,8 +223,8 @@ func TestParallelCalls(t *testing.T) {
 	}
 }
 
-// TestDevelopers: words of the developer go to the server as the system's, since templates of chats do not know
-// them; those of responses are one message at the beginning, where templates take no more.
+// TestDevelopers: words of the developer are the system's, on the log as for the server, since many chat templates
+// have no such role; those of responses are one message at the beginning, where many templates take no more.
 func TestDevelopers(t *testing.T) {
 	said := func(role, text string) string { return fmt.Sprintf(`{"role":%q,"content":%q}`, role, text) }
 	talk := said("developer", "A") + "," + said("developer", "B") + "," + said("user", "q") + "," + said("developer", "C")
@@ -248,8 +248,12 @@ func TestDevelopers(t *testing.T) {
 			continue
 		}
 		for i, m := range sent {
-			if role := map[bool]string{true: "user", false: "system"}[m.Content == "q"]; m.Role != role || m.Content != c.want[i] {
-				t.Errorf("%s: message %d is %+v, want %q of role %s", name, i, m, c.want[i], role)
+			role := "system"
+			if c.want[i] == "q" {
+				role = "user"
+			}
+			if said := a.Conversation[i]; m.Role != role || m.Content != c.want[i] || said.Role != role || said.Content != c.want[i] {
+				t.Errorf("%s: message %d is sent as %+v, recorded as %+v, want %q of role %s", name, i, m, said, c.want[i], role)
 			}
 		}
 	}
