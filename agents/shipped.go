@@ -21,7 +21,7 @@ func Shipped() map[string]Profile {
 // shipped has the facts. Commands and Help are without the program.
 var shipped = []Profile{
 	{
-		Name: "claude-code", Program: "claude", Install: Install{NPM: "@anthropic-ai/claude-code", Version: "2.1.197"},
+		Name: "claude-code", Program: "claude", Install: Install{NPM: "@anthropic-ai/claude-code", Version: "2.1.332"},
 		// With a fixed session and user, a run that is repeated sends the same requests.
 		Command: []string{"-p", Instruction, "--dangerously-skip-permissions", "--output-format", "json",
 			"--session-id", Session},
@@ -58,12 +58,22 @@ var shipped = []Profile{
 			`"options":{"baseURL":"` + BaseURL + `/v1","apiKey":"` + Key + `"},"models":{"` + Model + `":{}}}}}`},
 	},
 	{
+		Name: "qwen-code", Program: "qwen", Install: Install{NPM: "@qwen-code/qwen-code", Version: "0.24.4"},
+		Command: []string{"--auth-type", "openai", "--yolo", "--output-format", "json", "--prompt", Instruction},
+		Help:    []string{"--help"},
+		Env: map[string]string{
+			"OPENAI_BASE_URL": BaseURL + "/v1", "OPENAI_API_KEY": Key, "OPENAI_MODEL": Model,
+			"QWEN_CODE_NO_RELAUNCH": "true", "QWEN_CODE_SUPPRESS_YOLO_WARNING": "1",
+		},
+		Files: map[string]string{".qwen/settings.json": `{"privacy":{"usageStatisticsEnabled":false},"general":{"enableAutoUpdate":false}}`},
+	},
+	{
 		Name: "aider", Program: "aider", Install: Install{PyPI: "aider-chat", Version: "0.86.2",
 			Python: []string{"3.12", "3.11", "3.10"}},
-		// It commits nothing, and keeps its own files out of the workspace.
+		// Without --no-git it makes a repository of the workspace, and commits; verifiers find .git changed.
 		Command: []string{
-			"--model", "openai/" + Model, "--yes-always", "--no-check-update", "--no-auto-commits",
-			"--no-gitignore", "--no-show-model-warnings",
+			"--model", "openai/" + Model, "--yes-always", "--no-check-update", "--no-git",
+			"--no-gitignore", "--no-show-model-warnings", "--no-show-release-notes",
 			"--chat-history-file", "/tmp/aider.chat", "--input-history-file", "/tmp/aider.input", "--message",
 			Instruction,
 		},

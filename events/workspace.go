@@ -91,6 +91,8 @@ type AgentEnded struct {
 	WaitedMS float64 `json:"waited_ms,omitempty"`
 	// Leftovers are the processes that it left running, which were killed.
 	Leftovers int `json:"leftovers,omitempty"`
+	// OutOfMemory: a process of its sandbox was killed for want of memory, or the sandbox ended with it.
+	OutOfMemory bool `json:"out_of_memory,omitempty"`
 	// Recalled counts the turns that were sampled for the agent before it was started anew, and that
 	// it has asked for again. Left are those that it has not: they are no part of the episode, and
 	// nothing is trained on them.

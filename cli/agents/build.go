@@ -31,7 +31,7 @@ Without @VERSION the version that the profile was tried with is installed, and w
 that day: the same command gives the same digest. Another version takes what it depends on as it is today, so a
 later build may differ.`,
 		Example: `  rondo agents build codex
-  rondo agents build claude-code@2.1.197 --json
+  rondo agents build claude-code@2.1.332 --json
   rondo agents build mini-swe-agent --python /usr/bin/python3
   rondo agents build --profile my-agent.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -154,6 +154,9 @@ func (t *tale) work(r *events.Rollout, known books.Rollout) {
 			code = fmt.Sprintf(" with code %d", *exit)
 		}
 		t.say("Its agent ended%s. It made %s of its model, of which %d were refused.", code, app.Plural(ended.Requests, "request"), ended.Refused)
+		if ended.OutOfMemory {
+			t.say("A process of it was killed for want of memory: `environment.memory_mb` of the task is the limit of its sandbox.")
+		}
 		if ended.Recalled+len(ended.Left) > 0 {
 			t.say("It asked for %s again, which the log had. It left %s behind, which are no part of the episode.", app.Plural(ended.Recalled, "turn"),
 				app.Plural(len(ended.Left), "turn"))

@@ -177,3 +177,14 @@ func TestEvidence(t *testing.T) {
 		t.Errorf("%+v", x.Evidence)
 	}
 }
+
+// TestMemoryOfAnAgent: an agent that had no memory left is told of, and no other.
+func TestMemoryOfAnAgent(t *testing.T) {
+	for _, used := range []bool{true, false} {
+		var told tale
+		told.work(&events.Rollout{Answers: []events.WorkspaceAnswered{{Agent: &events.AgentEnded{OutOfMemory: used}}}}, books.Rollout{})
+		if said := strings.Join(told.Sentences, "\n"); strings.Contains(said, "`environment.memory_mb`") != used {
+			t.Errorf("out of memory: %t, and it says %q", used, said)
+		}
+	}
+}

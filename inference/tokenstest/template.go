@@ -260,11 +260,12 @@ func (k *Tokenizer) id(p string) int32 {
 }
 
 // Decode is the text of tokens.
-func (k *Tokenizer) Decode(ids []int32) (text string) {
+func (k *Tokenizer) Decode(ids []int32) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	var text strings.Builder
 	for _, id := range ids {
-		text += k.pieces[id]
+		text.WriteString(k.pieces[id])
 	}
-	return text
+	return text.String()
 }

@@ -31,6 +31,8 @@ type ask struct {
 	base        string
 	after, held int
 	ends        []int
+	// defaults are those of its tools.
+	defaults defaults
 	// routed is of how many tokens the server was not asked the experts, as that turn's segment has them.
 	routed int
 	// digest is that of an agent's request.

@@ -50,7 +50,7 @@ func (a *ask) root() (string, error) {
 
 // same reports whether two messages that are no results of tools say the same, and the thoughts
 // of neither are known. Results of tools need sameResult beside it.
-func same(a, b events.PromptMessage) bool {
+func (d defaults) same(a, b events.PromptMessage) bool {
 	x, y := a.Content, b.Content
 	if a.Role == roleAssistant {
 		_, x = thoughtsIn(x)
@@ -59,14 +59,83 @@ func same(a, b events.PromptMessage) bool {
 		return false
 	}
 	return a.Role == b.Role && strings.TrimSpace(x) == strings.TrimSpace(y) &&
-		slices.EqualFunc(a.ToolCalls, b.ToolCalls, sameToolCall)
+		slices.EqualFunc(a.ToolCalls, b.ToolCalls, d.sameToolCall)
 }
 
 // roleAssistant is the role of what a model said.
 const roleAssistant = "assistant"
 
-func sameToolCall(x, y events.ToolCall) bool {
-	return x.Name == y.Name && (sameArguments(inference.Arguments(x.Arguments), inference.Arguments(y.Arguments)) || sameInput(x.Arguments, y.Arguments))
+func (d defaults) sameToolCall(x, y events.ToolCall) bool {
+	return x.Name == y.Name && (sameArguments(inference.Arguments(x.Arguments), inference.Arguments(y.Arguments)) ||
+		sameInput(x.Arguments, y.Arguments) || d.sameFilled(x, y))
+}
+
+// defaults are the values that the schemas of a request's tools have for arguments which a call
+// leaves out, by tool and argument. Clients fill them in: Claude Code repeats each Edit with
+// "replace_all": false.
+type defaults map[string]map[string]any
+
+// maxTools bounds the tools whose defaults are read, in bytes: agents write them, and values that
+// are read take many times their text. Calls of larger ones are the same where their arguments are.
+const maxTools = 1 << 20
+
+// defaultsOf reads the defaults of a request's tools. A schema that cannot be read has none, nor
+// have two tools of one name: nobody knows which one a call means.
+func defaultsOf(tools json.RawMessage) defaults {
+	var list []struct {
+		Function struct {
+			Name       string          `json:"name"`
+			Parameters json.RawMessage `json:"parameters"`
+		} `json:"function"`
+	}
+	if len(tools) > maxTools || !bytes.Contains(tools, []byte(`"default"`)) || json.Unmarshal(tools, &list) != nil {
+		return nil
+	}
+	all := defaults{}
+	for _, tool := range list {
+		own := map[string]any{}
+		for argument, schema := range fieldsOf(fieldsOf(tool.Function.Parameters)["properties"]) {
+			if value, ok := valueOf(inference.Arguments(fieldsOf(schema)["default"])); ok {
+				own[argument] = value
+			}
+		}
+		if _, twice := all[tool.Function.Name]; twice {
+			own = nil
+		}
+		all[tool.Function.Name] = own
+	}
+	return all
+}
+
+// fieldsOf are the fields of a JSON object, by their exact names; none of another value.
+func fieldsOf(object json.RawMessage) (fields map[string]json.RawMessage) {
+	if json.Unmarshal(object, &fields) != nil {
+		return nil
+	}
+	return fields
+}
+
+// sameFilled reports whether two calls of one tool have the same arguments, those left out that
+// have their default.
+func (d defaults) sameFilled(x, y events.ToolCall) bool {
+	own := d[x.Name]
+	if len(own) == 0 || len(x.Arguments) > maxCompared || len(y.Arguments) > maxCompared {
+		return false
+	}
+	var without [2]map[string]any
+	for i, c := range []events.ToolCall{x, y} {
+		value, ok := valueOf(inference.Arguments(c.Arguments).ForServer())
+		object, is := value.(map[string]any)
+		if !ok || !is {
+			return false
+		}
+		maps.DeleteFunc(object, func(argument string, value any) bool {
+			usual, known := own[argument]
+			return known && sameValue(value, usual)
+		})
+		without[i] = object
+	}
+	return sameValue(without[0], without[1])
 }
 
 // sameInput reports whether the arguments of one call are the input of the other: a client whose custom
@@ -93,8 +162,8 @@ func callOf(m events.PromptMessage, calls []events.ToolCall) int {
 
 // repeats reports whether a message is a turn's answer, as its client was given it; thinks is
 // whether it has the turn's thoughts, too. raw is the message as the client sent it.
-func repeats(m events.PromptMessage, raw json.RawMessage, turn *events.TurnSampled) (ok, thinks bool) {
-	if !same(m, messageOf(turn)) {
+func (d defaults) repeats(m events.PromptMessage, raw json.RawMessage, turn *events.TurnSampled) (ok, thinks bool) {
+	if !d.same(m, messageOf(turn)) {
 		return false, false
 	}
 	own, _ := thoughtsIn(turn.Content)

@@ -59,6 +59,89 @@ func TestSameArguments(t *testing.T) {
 	}
 }
 
+// TestFilledArguments: a call is the same where a client has added arguments, or left some out, that
+// have the default of the tool's schema.
+func TestFilledArguments(t *testing.T) {
+	own := defaultsOf(json.RawMessage(`[
+		{"function":{"name":"f","parameters":{"properties":{"all":{"default":false},"n":{"default":2.50},"o":{"default":{"a":[]}},"x":{}}}}},
+		{"function":{"name":"g","parameters":{"properties":{"x":{"type":"string"}}}}}, {"function":{"name":"h","parameters":true}},
+		{"function":{"name":"j","parameters":{"properties":{"any":true,"list":[],"none":{"default":null},"own":{"Default":1}}}}},
+		{"function":{"name":"k","parameters":{"properties":{"in":{"properties":{"all":{"default":false}}}}}}},
+		{"function":{"name":"l","parameters":{"properties":{"all":{"default":false}}}}}, {"function":{"name":"l"}}]`))
+	for name, c := range map[string]struct {
+		tool, x, y string
+		same       bool
+	}{
+		"the default":         {"f", `{"x":"a"}`, `{"all":false,"x":"a"}`, true},
+		"all defaults":        {"f", `{}`, `{"all":false,"n":2.5,"o":{"a":[]}}`, true},
+		"others on each side": {"f", `{"all":false}`, `{"n":2.50}`, true},
+		"another value":       {"f", `{"x":"a"}`, `{"all":true,"x":"a"}`, false},
+		"no default":          {"f", `{}`, `{"x":null}`, false},
+		"another argument":    {"f", `{"x":"a"}`, `{"all":false,"x":"b"}`, false},
+		"a list":              {"f", `[]`, `{"all":false}`, false},
+		"a key twice":         {"f", `{"x":1,"x":2}`, `{"all":false,"x":2}`, false},
+		"another tool":        {"g", `{}`, `{"all":false}`, false},
+		"no schema":           {"h", `{}`, `{"all":false}`, false},
+		"an unknown tool":     {"i", `{}`, `{"all":false}`, false},
+		"null":                {"j", `{}`, `{"none":null}`, true},
+		"another field":       {"j", `{}`, `{"own":1}`, false},
+		"within an argument":  {"k", `{"in":{}}`, `{"in":{"all":false}}`, false},
+		"two tools of a name": {"l", `{}`, `{"all":false}`, false},
+		"another type":        {"f", `{}`, `{"all":"false"}`, false},
+		"null, no default":    {"f", `{}`, `{"all":null}`, false},
+	} {
+		x, y := events.ToolCall{Name: c.tool, Arguments: c.x}, events.ToolCall{Name: c.tool, Arguments: c.y}
+		if own.sameToolCall(x, y) != c.same || own.sameToolCall(y, x) != c.same {
+			t.Errorf("%s: the same: %t, the other way round: %t", name, own.sameToolCall(x, y), own.sameToolCall(y, x))
+		}
+	}
+	if defaultsOf(json.RawMessage(`"default"`)) != nil || defaultsOf(nil) != nil {
+		t.Error("what is no list of tools has defaults")
+	}
+	deep := strings.Repeat(`{"a":`, 1<<16) + "0" + strings.Repeat("}", 1<<16)
+	for _, value := range []string{deep, strings.Repeat("[", maxLevels+5) + strings.Repeat("]", maxLevels+5), `"` + strings.Repeat("x", maxTools) + `"`} {
+		own := defaultsOf(json.RawMessage(`[{"function":{"name":"f","parameters":{"properties":{"x":{"default":` + value + `}}}}}]`))
+		if len(own["f"]) > 0 {
+			t.Errorf("a default of %d bytes is read", len(value))
+		}
+	}
+}
+
+// TestFilledTurns: a request goes on with the turn whose call its client has filled in, and has the
+// call as the turn has it; of two turns it is the one whose arguments it has.
+func TestFilledTurns(t *testing.T) {
+	own := []events.TurnSampled{recordedCall(0, "c0", `{"a": "x"}`), recordedCall(0, "c1", `{"a": "x", "all": false}`)}
+	own[1].Turn = 1
+	for arguments, c := range map[string]struct {
+		turns []events.TurnSampled
+		after int
+	}{
+		`{"a":"x","all":false}`: {own[:1], 0},
+		`{"all":false,"a":"x"}`: {own, 1},
+		`{"a":"x"}`:             {own, 0},
+		`{"a":"x","all":true}`:  {own, -1},
+	} {
+		text, err := json.Marshal(arguments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := dialects.Chat{}.Read([]byte(`{"tools":[{"type":"function","function":{"name":"f","parameters":{"properties":{"all":{"default":false}}}}}],
+			"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"I look.","tool_calls":[{"id":"","type":"function",
+			"function":{"name":"f","arguments":` + string(text) + `}}]},{"role":"tool","content":"r"}]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &ask{Request: read}
+		if err := a.bind(c.turns); err != nil || a.after != c.after {
+			t.Errorf("%s goes on with turn %d, want %d: %v", arguments, a.after, c.after, err)
+			continue
+		}
+		if sent := a.Conversation[1].ToolCalls[0].Arguments; c.after >= 0 && sent != own[c.after].ToolCalls[0].Arguments {
+			t.Errorf("%s goes to the server as %s", arguments, sent)
+		}
+	}
+}
+
 // recordedCall is a turn that calls a tool behind thoughts, as in a rollout's log.
 func recordedCall(n int, id, arguments string) events.TurnSampled {
 	turn := events.TurnSampled{

@@ -44,6 +44,7 @@ func (a *ask) bind(turns []events.TurnSampled) (err error) {
 	if a.base, err = a.root(); err != nil {
 		return err
 	}
+	a.defaults = defaultsOf(a.Forward["tools"])
 	t := newTree(turns)
 	a.after, a.ends = t.continued(a)
 	if a.after < 0 {
@@ -102,12 +103,12 @@ func (t *tree) beginning(a *ask) (cause string, of int) {
 			continue
 		}
 		own := lead(turn.Prompt)
-		words := slices.EqualFunc(asked, own, same)
+		words := slices.EqualFunc(asked, own, a.defaults.same)
 		first := len(a.Conversation) > len(asked) && len(turn.Prompt) > len(own) &&
-			same(a.Conversation[len(asked)], turn.Prompt[len(own)])
+			a.defaults.same(a.Conversation[len(asked)], turn.Prompt[len(own)])
 		like := ""
 		switch tools := turn.Root != a.base; {
-		case !tools && len(a.Conversation) == len(turn.Prompt) && slices.EqualFunc(a.Conversation, turn.Prompt, same):
+		case !tools && len(a.Conversation) == len(turn.Prompt) && slices.EqualFunc(a.Conversation, turn.Prompt, a.defaults.same):
 			return events.CauseSibling, i
 		case words && !tools && longest[i] > len(a.Conversation):
 			like = events.CauseCompacted
@@ -195,20 +196,18 @@ func (t *tree) begins(prompt []int32, turn int) (n int, ok bool) {
 
 // continued is the turn with which a request goes on, -1 for none, and where in the request each
 // turn's conversation ends. It is one with the same tools, if there is one; of these the one that
-// goes along the farthest, then with the most of the same ids of calls, with its thoughts, the end
-// of its segment, and the last one.
+// goes along the farthest, then with the most of the same ids of calls, of calls without a default
+// filled in, with its thoughts, the end of its segment, and the last one.
 func (t *tree) continued(a *ask) (after int, ends []int) {
 	ends, after = make([]int, len(t.turns)), -1
-	var best [5]int
+	var best [6]int
 	for i := range t.turns {
 		end, thinks := t.end(a, i, ends)
 		if ends[i] = end; end < 0 {
 			continue
 		}
-		rank := [5]int{
-			one(t.turns[i].Root == a.base), ends[i], sameIDs(a.Conversation[ends[i]-1], &t.turns[i]),
-			one(thinks), one(t.tip(t.of[i]) == i),
-		}
+		ids, whole := sameCalls(a.Conversation[ends[i]-1], &t.turns[i])
+		rank := [6]int{one(t.turns[i].Root == a.base), ends[i], ids, whole, one(thinks), one(t.tip(t.of[i]) == i)}
 		if after < 0 || slices.Compare(rank[:], best[:]) >= 0 {
 			after, best = i, rank
 		}
@@ -223,12 +222,14 @@ func one(is bool) int {
 	return 0
 }
 
-// sameIDs is how many calls of an answer have their own ids.
-func sameIDs(m events.PromptMessage, turn *events.TurnSampled) (n int) {
+// sameCalls is how many calls of an answer have their own ids, and how many have their own
+// arguments, with no default filled in.
+func sameCalls(m events.PromptMessage, turn *events.TurnSampled) (ids, whole int) {
 	for i, c := range turn.ToolCalls {
-		n += one(m.ToolCalls[i].ID == c.ID)
+		ids += one(m.ToolCalls[i].ID == c.ID)
+		whole += one(defaults{}.sameToolCall(m.ToolCalls[i], c))
 	}
-	return n
+	return ids, whole
 }
 
 // end is where in a request a turn's conversation ends, its own answer included; -1 where the
@@ -248,14 +249,14 @@ func (t *tree) end(a *ask, i int, ends []int) (end int, thinks bool) {
 	}
 	for k, m := range turn.Prompt {
 		said := a.Conversation[at+k]
-		if !same(said, m) || m.Role == "tool" && !sameResult(said, m, calls, own) {
+		if !a.defaults.same(said, m) || m.Role == "tool" && !sameResult(said, m, calls, own) {
 			return -1, false
 		}
 		if m.Role == roleAssistant {
 			calls, own = said.ToolCalls, m.ToolCalls
 		}
 	}
-	ok, thinks := repeats(a.Conversation[end], a.message(end), turn)
+	ok, thinks := a.defaults.repeats(a.Conversation[end], a.message(end), turn)
 	if !ok {
 		return -1, false
 	}

@@ -268,10 +268,10 @@ func (s *Service) runAgent(ctx context.Context, cfg runfile.RunConfig, task runf
 		if fault.Of(failed) == "" {
 			return done, 0, failed
 		}
-		done.Lost = reason(fault.Of(failed), failed)
+		done.Lost, ended.OutOfMemory = reason(fault.Of(failed), failed), errors.Is(failed, sandbox.ErrOutOfMemory)
 	} else {
 		done.ExitCode, done.TimedOut, done.DroppedBytes = &ran.ExitCode, overtime(), ran.DroppedBytes
-		ended.Leftovers = ran.Leftovers
+		ended.Leftovers, ended.OutOfMemory = ran.Leftovers, ran.OutOfMemory
 		if err := outage.Outlast(ctx, func() error {
 			return s.keepOutput(ctx, cfg, &done, ran.Stdout, ran.Stderr)
 		}); err != nil {

@@ -1,12 +1,16 @@
-// Package agents installs the real packages of the shipped profiles and starts them with nothing
-// but their layer.
+// Package agents installs the real packages of the shipped profiles, starts them with nothing but
+// their layer, and has them play tasks against a scripted model.
 package agents
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +20,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/agents"
+	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/storage"
@@ -24,9 +29,11 @@ import (
 )
 
 // byDay are agents that install in less than a minute; all are installed by night.
-var byDay = []string{"codex"}
+var byDay = []string{"codex", "qwen-code"}
 
-func TestShippedAgentsInstall(t *testing.T) {
+// TestShippedAgents: each shipped agent installs at its pinned version, starts with nothing but its
+// layer, and plays tasks; by night at the newest version, too.
+func TestShippedAgents(t *testing.T) {
 	sandboxtest.Require(t)
 	requireRegistry(t)
 	root := bareRoot(t)
@@ -35,22 +42,55 @@ func TestShippedAgentsInstall(t *testing.T) {
 			if !slices.Contains(byDay, name) {
 				nightly.Only(t)
 			}
-			store, err := dir.Open(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer store.Close()
-			built := build(t, store, p)
+			log := natstest.LogWithDisk(t)
+			built := build(t, log.Store(), p)
 			t.Logf("%s says %q: %d files, %d bytes, glibc %q, %s", name, built.Reported, built.Files, built.Bytes,
 				built.Glibc, built.Interpreter)
-			startBare(t, root, store, built)
+			startBare(t, root, log.Store(), built)
 			if nightly.On() {
-				if again := build(t, store, p); again.Digest != built.Digest {
+				if again := build(t, log.Store(), p); again.Digest != built.Digest {
 					t.Errorf("built again it is %s, and was %s", again.Digest, built.Digest)
 				}
 			}
+			play(t, log, name, built.Digest)
+		})
+		t.Run(name+"@newest", func(t *testing.T) {
+			nightly.Only(t)
+			version := newest(t, p.Install)
+			if version == p.Install.Version {
+				t.Skipf("the pinned version, %s, is the newest", version)
+			}
+			t.Logf("%s is the newest version of %s, and the profile was tried with %s", version, name, strings.Join(p.Seen, ", "))
+			p, err := agents.Named(name + "@" + version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			log := natstest.LogWithDisk(t)
+			play(t, log, name, build(t, log.Store(), p).Digest)
 		})
 	}
+}
+
+// newest asks a package's registry which version is the newest.
+func newest(t *testing.T, in agents.Install) string {
+	t.Helper()
+	address := "https://registry.npmjs.org/" + url.PathEscape(in.NPM) + "/latest"
+	if in.PyPI != "" {
+		address = "https://pypi.org/pypi/" + in.PyPI + "/json"
+	}
+	page, err := ask(t.Context(), address)
+	var answer struct {
+		Version string
+		Info    struct{ Version string }
+	}
+	if err == nil {
+		err = json.Unmarshal(page, &answer)
+	}
+	version := cmp.Or(answer.Version, answer.Info.Version)
+	if err != nil || version == "" {
+		t.Fatalf("%s names no version: %v", address, err)
+	}
+	return version
 }
 
 // TestPythonIsWhole: the copy of Python has the libraries that its modules need, whatever machine
@@ -150,17 +190,7 @@ func startBare(t *testing.T, root string, store storage.Store, built agents.Buil
 // run.
 func requireRegistry(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://registry.npmjs.org/npm/latest", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err == nil {
-		_, err = io.Copy(io.Discard, response.Body)
-		err = errors.Join(err, response.Body.Close())
-	}
+	_, err := ask(t.Context(), "https://registry.npmjs.org/npm/latest")
 	switch {
 	case err == nil:
 	case os.Getenv("RONDO_REQUIRE_ALL") == "1":
@@ -168,6 +198,27 @@ func requireRegistry(t *testing.T) {
 	default:
 		t.Skipf("the npm registry cannot be reached: %v", err)
 	}
+}
+
+// ask asks a registry for a page.
+func ask(ctx context.Context, address string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	const most = 64 << 20
+	page, err := io.ReadAll(io.LimitReader(response.Body, most))
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s answers %s", address, response.Status)
+	}
+	return page, err
 }
 
 // bareRoot makes the root of an image with the C library, those of C++, and a shell: what every

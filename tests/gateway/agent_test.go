@@ -92,6 +92,10 @@ func actAgent(what, instruction string) error {
 		switch what {
 		case "exit":
 			return errors.New("it cannot go on")
+		case "hoard":
+			for hoarded := [][]byte{}; ; {
+				hoarded = append(hoarded, bytes.Repeat([]byte("x"), 1<<20))
+			}
 		case "miscounts":
 			return countTokens()
 		case "flood":
@@ -388,6 +392,7 @@ func TestEndsOfAgents(t *testing.T) {
 		{what: "probe", stop: events.StopFinished, turns: 1},
 		{what: "exit", stop: events.StopExit, turns: 1},
 		{what: "flood", stop: events.StopOutput, turns: 1},
+		{what: "hoard", stop: events.StopExit, turns: 1, change: func(c *runfile.RunConfig) { c.Tasks[0].MemoryMB = 256 }},
 		{what: "hang behind", stop: events.StopTimeout, turns: 1, change: short},
 		{what: "forks", stop: events.StopFinished, turns: 3},
 		{what: "daemon", stop: events.StopFinished, turns: 1, model: counts},
@@ -453,6 +458,9 @@ func TestEndsOfAgents(t *testing.T) {
 				said, err := answer.Errors.Get(t.Context(), p.log.Store())
 				if err != nil || finished.StopReason != c.stop || finished.Turns != c.turns {
 					t.Errorf("finished %+v: %+v, %s, %v", finished, answer.Agent, said, err)
+				}
+				if answer.Agent.OutOfMemory != (c.what == "hoard") {
+					t.Errorf("ended %+v %+v", answer, answer.Agent)
 				}
 				if c.what == "daemon" && answer.Agent.Leftovers == 0 || c.what == "flood" && answer.DroppedBytes == 0 {
 					t.Errorf("ended %+v %+v", answer, answer.Agent)

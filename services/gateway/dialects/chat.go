@@ -118,7 +118,8 @@ func forwarded(fields map[string]json.RawMessage) map[string]json.RawMessage {
 }
 
 // readMessage reads what a message says. It goes on as it is, as templates read what they like of it, except for arguments that
-// the server could not read.
+// the server could not read, and for the role of the developer, which templates refuse, or whose words they leave out in silence: it is
+// the system's, on the log as for the server.
 func readMessage(raw json.RawMessage) (m events.PromptMessage, forServer json.RawMessage, err error) {
 	var in struct {
 		Role         string               `json:"role"`
@@ -146,6 +147,10 @@ func readMessage(raw json.RawMessage) (m events.PromptMessage, forServer json.Ra
 	if err != nil {
 		return m, nil, err
 	}
+	developer := in.Role == "developer"
+	if developer {
+		in.Role = "system"
+	}
 	m = events.PromptMessage{Role: in.Role, Content: content, Name: in.Name, ToolCallID: in.ToolCallID}
 	bad := false
 	for i, c := range in.ToolCalls {
@@ -156,15 +161,20 @@ func readMessage(raw json.RawMessage) (m events.PromptMessage, forServer json.Ra
 		in.ToolCalls[i].Function.Arguments = c.Function.Arguments.ForServer()
 		bad = bad || in.ToolCalls[i].Function.Arguments != c.Function.Arguments
 	}
-	if !bad {
+	if !bad && !developer {
 		return m, raw, nil
 	}
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(raw, &fields); err != nil {
 		return m, nil, err
 	}
-	if fields["tool_calls"], err = json.Marshal(in.ToolCalls); err != nil {
-		return m, nil, err
+	if developer {
+		fields["role"] = json.RawMessage(`"system"`)
+	}
+	if bad {
+		if fields["tool_calls"], err = json.Marshal(in.ToolCalls); err != nil {
+			return m, nil, err
+		}
 	}
 	forServer, err = json.Marshal(fields)
 	return m, forServer, err

@@ -203,13 +203,19 @@ func (b toolbox) appendItem(conversation []spokenMessage, item responsesItem) ([
 
 func appendMessage(conversation []spokenMessage, item responsesItem) ([]spokenMessage, error) {
 	switch item.Role {
-	case "system", "developer", "user", "assistant":
+	case "system", "user", "assistant":
+	case "developer": // chat templates refuse it, or leave its words out in silence
+		item.Role = "system"
 	default:
 		return nil, fmt.Errorf("role: %.40q, want system, developer, user or assistant", item.Role)
 	}
 	content, err := ContentText(item.Content)
 	if err != nil {
 		return nil, err
+	}
+	if n := len(conversation); item.Role == "system" && n == 1 && conversation[0].Role == "system" {
+		conversation[0].Content += "\n\n" + content // many templates take one at the beginning, and no more
+		return conversation, nil
 	}
 	if n := len(conversation); item.Role == "assistant" && n > 0 && conversation[n-1].Role == "assistant" && conversation[n-1].Content == "" && conversation[n-1].ToolCalls == nil {
 		conversation[n-1].Content = content // behind its reasoning

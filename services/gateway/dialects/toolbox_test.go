@@ -223,6 +223,42 @@ func TestParallelCalls(t *testing.T) {
 	}
 }
 
+// TestDevelopers: words of the developer are the system's, on the log as for the server, since many chat templates
+// have no such role; those of responses are one message at the beginning, where many templates take no more.
+func TestDevelopers(t *testing.T) {
+	said := func(role, text string) string { return fmt.Sprintf(`{"role":%q,"content":%q}`, role, text) }
+	talk := said("developer", "A") + "," + said("developer", "B") + "," + said("user", "q") + "," + said("developer", "C")
+	for name, c := range map[string]struct {
+		Dialect
+		body string
+		want []string
+	}{
+		"chat":         {Chat{}, `{"messages":[` + talk + `]}`, []string{"A", "B", "q", "C"}},
+		"responses":    {Responses{}, `{"input":[` + talk + `]}`, []string{"A\n\nB", "q", "C"}},
+		"instructions": {Responses{}, `{"instructions":"I","input":[` + talk + `]}`, []string{"I\n\nA\n\nB", "q", "C"}},
+	} {
+		a, err := c.Read([]byte(c.body))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var sent []struct{ Role, Content string }
+		if err := json.Unmarshal(a.Forward["messages"], &sent); err != nil || len(sent) != len(a.Conversation) || len(sent) != len(c.want) {
+			t.Errorf("%s: %s, %v", name, a.Forward["messages"], err)
+			continue
+		}
+		for i, m := range sent {
+			role := "system"
+			if c.want[i] == "q" {
+				role = "user"
+			}
+			if said := a.Conversation[i]; m.Role != role || m.Content != c.want[i] || said.Role != role || said.Content != c.want[i] {
+				t.Errorf("%s: message %d is sent as %+v, recorded as %+v, want %q of role %s", name, i, m, said, c.want[i], role)
+			}
+		}
+	}
+}
+
 // TestUnknownTypes: types of tools, items, parts and choices that a chat cannot carry are refused by name, in each dialect.
 func TestUnknownTypes(t *testing.T) {
 	chat := func(message string) string { return `{"messages":[{"role":"user","content":"q"},` + message + `]}` }
