@@ -181,7 +181,8 @@ func TestReadLock(t *testing.T) {
 		})
 	}
 	for text, want := range map[string]string{`{"lockfileVersion":1}`: OldLock, `{}`: OldLock, `{"lockfileVersion":4}`: OldLock, "no JSON": OddLock, strings.Repeat("[", 100): OddLock, `{"a":1}{"a":1}`: OddLock} {
-		if _, err := readLock([]byte(text), linuxX64); err == nil || err.(refusal).reason != want {
+		no := refusal{}
+		if _, err := readLock([]byte(text), linuxX64); !errors.As(err, &no) || no.reason != want {
 			t.Errorf("%.40s: %v, want %s", text, err, want)
 		}
 	}
