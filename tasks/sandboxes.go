@@ -161,7 +161,7 @@ func sandboxesOf(ctx context.Context, task runfile.TaskSpec, m Machine, modules 
 		s.base.Mounts = append(s.base.Mounts, mount)
 		maps.Copy(s.toolchains, env)
 		// Without isolation a mount in the workspace is a copy of it, and so a part of the workspace.
-		s.base.AllowInsecure = s.base.AllowInsecure && slices.Contains(task.Toolchains, "go")
+		s.base.AllowInsecure = s.base.AllowInsecure && !hasNodePackages(task)
 	}
 	if task.Image != "" {
 		image, err := sandbox.OpenImage(ctx, task.Image, task.ImageID, m.ToolchainCache)
@@ -173,9 +173,14 @@ func sandboxesOf(ctx context.Context, task runfile.TaskSpec, m Machine, modules 
 	return s, nil
 }
 
-// modulesOf shows a task's modules: those of Go, or packages of npm where it has node and no Go.
+// hasNodePackages reports whether a task's modules are packages of npm: where it has node and no Go.
+func hasNodePackages(task runfile.TaskSpec) bool {
+	return slices.Contains(task.Toolchains, "node") && !slices.Contains(task.Toolchains, "go")
+}
+
+// modulesOf shows a task's modules.
 func modulesOf(ctx context.Context, task runfile.TaskSpec, cacheDir string, modules sandbox.Fetch) (sandbox.Mount, map[string]string, error) {
-	if slices.Contains(task.Toolchains, "go") {
+	if !hasNodePackages(task) {
 		return sandbox.GoModules(ctx, cacheDir, task.Modules.SHA256, modules)
 	}
 	mount, err := sandbox.NodePackages(ctx, cacheDir, task.Modules.SHA256, task.Workdir, modules)
