@@ -160,8 +160,9 @@ def test_setup(bad): pass
 	}
 }
 
-// TestMochaReporter: what a runner of mocha's says is reported. Threads load the reporter, too, and share its descriptor: they report nothing.
-func TestMochaReporter(t *testing.T) {
+// nodeReporters is the folder of the reporters, on a machine that has node.
+func nodeReporters(t *testing.T) string {
+	t.Helper()
 	if err := exec.Command("node", "--version").Run(); err != nil {
 		t.Skip("node is missing")
 	}
@@ -169,7 +170,12 @@ func TestMochaReporter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
+	return reporters
+}
+
+// TestMochaReporter: what a runner of mocha's says is reported. Threads load the reporter, too, and share its descriptor: they report nothing.
+func TestMochaReporter(t *testing.T) {
+	reporters, dir := nodeReporters(t), t.TempDir()
 	for name, text := range map[string]string{
 		"node_modules/mocha/index.js": "exports.reporters = { Spec: class {} };",
 		"main.js": `const runner = new (require("events"))(), Reporter = require(process.argv[2]);
@@ -194,14 +200,7 @@ new (require("worker_threads").Worker)("1", { eval: true }).on("exit", () => {
 
 // TestNodeReporter: the reporter tells of tests of node's own runner by the titles around them, and what they failed with. Nothing that the tests start has the descriptor.
 func TestNodeReporter(t *testing.T) {
-	if err := exec.Command("node", "--version").Run(); err != nil {
-		t.Skip("node is missing")
-	}
-	reporters, err := filepath.Abs("reporters")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
+	reporters, dir := nodeReporters(t), t.TempDir()
 	for name, text := range map[string]string{
 		"a.js": `const { test, describe, it } = require("node:test"), assert = require("node:assert");
 describe("suite", () => { it("in", () => {}); it("bad", () => { assert.equal(1, 2, "they differ " + "ü".repeat(1000)); }); it.skip("off", () => {}); it.todo("later", () => { throw 1; }); });

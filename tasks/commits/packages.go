@@ -184,7 +184,7 @@ func (p *packages) fetch(ctx context.Context, list []lockedPackage) (set moduleS
 	return set, err
 }
 
-// one has a package's archive in the folder. What is wrong with the package is a refusal, and what is with this machine or the registry another error.
+// one fetches a package's archive into the folder, if it is not there. A fault of the package is a refusal. A fault of this machine or of the registry is another error.
 func (p *packages) one(ctx context.Context, one lockedPackage, left *atomic.Int64) error {
 	if known, err := os.Open(p.archive(one)); err == nil {
 		defer known.Close()

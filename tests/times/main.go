@@ -1,7 +1,7 @@
 // Command times runs tests as `go test` does, measures them, and prints what each package took and which guarantees it guards:
 //
 //	times test FILE FLAG... PACKAGE...   tests packages, prints what go test prints, and adds each package's and test's time to FILE
-//	times confirm FILE FLAG... PACKAGE...   does the same, tests the few packages that failed once more by themselves, and fails if one fails again
+//	times confirm FILE FLAG... PACKAGE...   does the same, and tests packages that failed once more: it fails if one fails again
 //	times table FILE                     prints the packages of FILE and its ten slowest tests
 //	times guarded FILE                   fails if no test of FILE guards a guarantee of docs/guarantees.md
 //	times failed FILE                    prints which tests of FILE failed, how often and why, and fails if any did
@@ -102,7 +102,7 @@ func test(file string, args []string) (code int, failures []failure, err error) 
 	return code, failures, err
 }
 
-// confirm tests packages, and those that failed a second time, one after the other. What passes then is flaky: `times failed` names it.
+// confirm tests packages. Those that fail it tests once more, one after the other. A test that passes the second time is flaky: the verb failed names it.
 func confirm(file string, args []string) (code int, err error) {
 	code, failures, err := test(file, args)
 	if err != nil || code == 0 {
@@ -113,7 +113,7 @@ func confirm(file string, args []string) (code int, err error) {
 		fmt.Println("nothing is tested again:", why)
 		return code, nil
 	}
-	fmt.Printf("\n%d packages failed. They are tested once more, by themselves.\n", len(failures))
+	fmt.Printf("\nSome packages failed (%d). Each is tested once more, by itself.\n", len(failures))
 	code, _, err = test(file, again)
 	return code, err
 }
