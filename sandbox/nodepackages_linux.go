@@ -19,9 +19,12 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/archive"
 )
 
-// NodePackages answers what shows a set of npm's packages as node_modules of a workspace, read-only. The set comes as an archive (see Pack) of a list and of the packages'
-// archives, and is unpacked into cacheDir once by the archive's SHA-256 digest. Nothing of it runs. ErrPackages says that it is no such set.
-func NodePackages(ctx context.Context, cacheDir, digest, workdir string, fetch Fetch) (Mount, error) {
+// nodeCaches are folders of node_modules in which test programs and their compilers keep what they make: each sandbox has its own.
+var nodeCaches = []string{".cache", ".vite", ".vite-temp"}
+
+// NodePackages answers what shows a set of npm's packages as node_modules of a workspace, read-only but for nodeCaches. The set comes as an archive (see Pack) of a list and
+// of the packages' archives, and is unpacked into cacheDir once by the archive's SHA-256 digest. Nothing of it runs. ErrPackages says that it is no such set.
+func NodePackages(ctx context.Context, cacheDir, digest, workdir string, fetch Fetch) ([]Mount, error) {
 	folder, err := readyFolder(ctx, filepath.Join(cacheDir, "node-packages"), digest, func(ctx context.Context, folder string) error {
 		set := filepath.Join(folder, "set")
 		if err := os.Mkdir(set, 0o755); err != nil {
@@ -33,9 +36,14 @@ func NodePackages(ctx context.Context, cacheDir, digest, workdir string, fetch F
 		return cmp.Or(layOut(ctx, set, folder), os.RemoveAll(set))
 	})
 	if err != nil {
-		return Mount{}, fmt.Errorf("packages of npm %.64s: %w", digest, err)
+		return nil, fmt.Errorf("packages of npm %.64s: %w", digest, err)
 	}
-	return Mount{Source: filepath.Join(folder, nodeModules), Target: path.Join(cmp.Or(workdir, DefaultWorkdir), nodeModules)}, nil
+	all := Mount{Source: filepath.Join(folder, nodeModules), Target: path.Join(cmp.Or(workdir, DefaultWorkdir), nodeModules)}
+	mounts := []Mount{all}
+	for _, name := range nodeCaches {
+		mounts = append(mounts, Mount{Source: filepath.Join(all.Source, name), Target: path.Join(all.Target, name), Overlay: true})
+	}
+	return mounts, nil
 }
 
 const nodeModules = "node_modules"
@@ -51,8 +59,10 @@ func layOut(ctx context.Context, set, folder string) error {
 	if err != nil {
 		return err
 	}
-	if err := root.Mkdir(nodeModules, 0o755); err != nil {
-		return err
+	for _, name := range append([]string{""}, nodeCaches...) {
+		if err := root.Mkdir(path.Join(nodeModules, name), 0o755); err != nil {
+			return err
+		}
 	}
 	room, whole := &archive.Room{Left: MaxNodeBytes}, map[string]bool{}
 	for _, p := range packages {

@@ -47,7 +47,8 @@ func writeList(t *testing.T, set, text string) {
 	}
 }
 
-// TestNodePackages: packages lie in node_modules of the workspace, with their programs, and nothing inside can change them. They are no part of the workspace's changes.
+// TestNodePackages: packages lie in node_modules of the workspace, with their programs, and nothing inside can change them. They are no part of the workspace's changes, as is what
+// programs keep in the caches there, of which each sandbox has its own.
 func TestNodePackages(t *testing.T) {
 	sandboxtest.Require(t)
 	set, cache := t.TempDir(), t.TempDir()
@@ -61,18 +62,19 @@ func TestNodePackages(t *testing.T) {
 	}
 	writeList(t, set, string(data))
 	digest, fetch := packed(t, set)
-	mount, err := sandbox.NodePackages(t.Context(), cache, digest, "/work", fetch)
+	mounts, err := sandbox.NodePackages(t.Context(), cache, digest, "/work", fetch)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sb := sandboxtest.New(t, sandbox.Spec{Workdir: "/work", Mounts: []sandbox.Mount{mount}})
+	sb := sandboxtest.New(t, sandbox.Spec{Workdir: "/work", Mounts: mounts})
 	if err := sb.Unpack(t.Context(), sb.Workdir(), sandboxtest.Pack(t, map[string]string{"a.js": "a"})); err != nil {
 		t.Fatal(err)
 	}
 	if err := sb.SetBase(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	script := `cat node_modules/pad/index.js node_modules/@a/b/node_modules/pad/index.js; node_modules/.bin/pad; node_modules/@a/b/node_modules/.bin/pad; ls -A node_modules/.bin; touch node_modules/x node_modules/pad/index.js`
+	script := `cat node_modules/pad/index.js node_modules/@a/b/node_modules/pad/index.js; node_modules/.bin/pad; node_modules/@a/b/node_modules/.bin/pad; ls -A node_modules/.bin; touch node_modules/x node_modules/pad/index.js
+mkdir -p node_modules/.vite/deps && touch node_modules/.vite-temp/x node_modules/.vite/deps/x node_modules/.cache/x`
 	result, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", script}})
 	if err != nil || string(result.Stdout) != "pad\npad\npadded\npadded\npad\n" || strings.Count(string(result.Stderr), "Read-only file system") != 2 {
 		t.Errorf("%v, %s, %s", err, result.Stdout, result.Stderr)
@@ -98,7 +100,7 @@ func TestNodePackages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer snapshot.Release()
-	shared := sandboxtest.New(t, sandbox.Spec{Workdir: "/work", Mounts: []sandbox.Mount{mount}, Snapshot: snapshot})
+	shared := sandboxtest.New(t, sandbox.Spec{Workdir: "/work", Mounts: mounts, Snapshot: snapshot})
 	if data, err := shared.Changes(t.Context()); err != nil || data != nil {
 		t.Errorf("over a snapshot (%s): a change of %d bytes, %v", shared.FSMode(), len(data), err)
 	}

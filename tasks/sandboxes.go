@@ -154,11 +154,11 @@ func sandboxesOf(ctx context.Context, task runfile.TaskSpec, m Machine, modules 
 		return nil, err
 	}
 	if task.Modules.SHA256 != "" {
-		mount, env, err := modulesOf(ctx, task, cmp.Or(m.ModuleCache, m.ToolchainCache), modules)
+		mounts, env, err := modulesOf(ctx, task, cmp.Or(m.ModuleCache, m.ToolchainCache), modules)
 		if err != nil {
 			return nil, fmt.Errorf("task %s: %w: %w", task.Name, ErrModules, err)
 		}
-		s.base.Mounts = append(s.base.Mounts, mount)
+		s.base.Mounts = append(s.base.Mounts, mounts...)
 		maps.Copy(s.toolchains, env)
 		// Without isolation a mount in the workspace is a copy of it, and so a part of the workspace.
 		s.base.AllowInsecure = s.base.AllowInsecure && !hasNodePackages(task)
@@ -179,12 +179,13 @@ func hasNodePackages(task runfile.TaskSpec) bool {
 }
 
 // modulesOf shows a task's modules.
-func modulesOf(ctx context.Context, task runfile.TaskSpec, cacheDir string, modules sandbox.Fetch) (sandbox.Mount, map[string]string, error) {
-	if !hasNodePackages(task) {
-		return sandbox.GoModules(ctx, cacheDir, task.Modules.SHA256, modules)
+func modulesOf(ctx context.Context, task runfile.TaskSpec, cacheDir string, modules sandbox.Fetch) ([]sandbox.Mount, map[string]string, error) {
+	if hasNodePackages(task) {
+		mounts, err := sandbox.NodePackages(ctx, cacheDir, task.Modules.SHA256, task.Workdir, modules)
+		return mounts, nil, err
 	}
-	mount, err := sandbox.NodePackages(ctx, cacheDir, task.Modules.SHA256, task.Workdir, modules)
-	return mount, nil, err
+	mount, env, err := sandbox.GoModules(ctx, cacheDir, task.Modules.SHA256, modules)
+	return []sandbox.Mount{mount}, env, err
 }
 
 // Env gives the variables of the task's agents, with more over them. Those of the toolchains come last: a task may not change where its

@@ -235,3 +235,38 @@ test("descriptor", () => { assert.throws(() => require("fs").writeSync(9, "x"), 
 		t.Errorf("%d, %q, %+v", errored, said, report)
 	}
 }
+
+// TestVitestReporter: what Vitest says behind its tests is reported, as its versions say it.
+func TestVitestReporter(t *testing.T) {
+	reporters, dir := nodeReporters(t), t.TempDir()
+	const main = `import Reporter from "REPORTERS/node-vitest.mjs";
+const test = (name, state, more) => ({ type: "test", name, mode: "run", result: { state }, ...more });
+const files = [
+	{ name: "a.test.ts", tasks: [
+		{ type: "suite", name: "suite", mode: "run", result: { state: "fail" }, tasks: [test("in", "pass"), test("bad", "fail", { result: { state: "fail", errors: [new Error("they differ")] } })] },
+		{ type: "suite", name: "broken", mode: "run", result: { state: "fail", errors: [new Error("its hook")] }, tasks: [test("left", undefined, { result: undefined })] },
+		test("only", "pass", { mode: "only" }), test("off", "pass", { mode: "skip" }), test("later", "pass", { mode: "todo" }), test("benchmark", "strange"),
+		test("asked to skip", "skip"),
+	] },
+	{ name: "b.test.ts", tasks: [], result: { state: "fail", errors: [new Error("not loaded")] } },
+];
+new Reporter().CALL;`
+	want := grade.Results{
+		"suite > in": grade.Passed, "suite > bad": grade.Failed, "broken": grade.Errored, "broken > left": grade.Errored, "only": grade.Passed, "off": grade.Skipped, "later": grade.Skipped,
+		"benchmark": grade.Errored, "asked to skip": grade.Skipped, "b.test.ts": grade.Errored, "unhandled": grade.Errored,
+	}
+	for name, call := range map[string]string{
+		"1.js": `onFinished(files, [new Error("late")])`, "3.js": `onTestRunEnd(files.map((task) => ({ task })), [new Error("late")], "failed")`,
+	} {
+		text := strings.NewReplacer("REPORTERS", reporters, "CALL", call).Replace(main)
+		if err := os.WriteFile(filepath.Join(dir, name+".mjs"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		command := exec.Command("node", "--require", reporters+"/node.cjs", name+".mjs")
+		command.Dir = dir
+		report := reported(t, command)
+		if !maps.Equal(report.Results, want) || report.Said["suite > bad"] != "they differ" || report.Said["unhandled"] != "late" {
+			t.Errorf("%s: %+v, want %v", name, report, want)
+		}
+	}
+}

@@ -28,7 +28,7 @@ const (
 	OddLock     = "lock file that is not as npm writes it"
 	Workspaces  = "workspaces"
 	OtherSource = "packages from elsewhere than the registry"
-	NoSHA512    = "packages without a SHA-512 in the lock file"
+	NoSHA512    = "packages with another digest than SHA-512 in the lock file"
 	WrongSystem = "packages for other systems"
 )
 
@@ -183,7 +183,7 @@ func (e lockEntry) address(place string) (string, error) {
 	return at.Path, nil
 }
 
-// digest is the SHA-512 of a package's archive.
+// digest is the SHA-512 of a package's archive, "" where npm has left it out: the registry's answer says it then.
 func (e lockEntry) digest(place string) (string, error) {
 	var found string
 	for word := range strings.FieldsSeq(e.Integrity) {
@@ -197,7 +197,7 @@ func (e lockEntry) digest(place string) (string, error) {
 		}
 		found = hex.EncodeToString(sum)
 	}
-	if found == "" {
+	if found == "" && e.Integrity != "" {
 		return "", refuse(NoSHA512, "%.200q: %.100q", place, e.Integrity)
 	}
 	return found, nil

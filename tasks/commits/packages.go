@@ -1,6 +1,7 @@
 package commits
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/sha512"
@@ -49,6 +50,7 @@ type packages struct {
 	mu       sync.Mutex // one fetch at a time
 	registry *url.URL
 	sets     map[string]moduleSet
+	sums     sync.Map // SHA-512 of archives of which no lock file says it, by their paths: strings
 }
 
 func newPackages(dir string) *packages {
@@ -97,6 +99,9 @@ func (im *importer) packagesOf(ctx context.Context, c commit, names map[string]b
 func (p *packages) get(ctx context.Context, list []lockedPackage) (moduleSet, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if set, err := p.sign(ctx, list); err != nil || set.reason != "" {
+		return set, err
+	}
 	plain, scripts := []sandbox.NodePackage{}, []string{}
 	for _, one := range list {
 		if plain = append(plain, one.NodePackage); one.script {
@@ -120,10 +125,29 @@ func (p *packages) get(ctx context.Context, list []lockedPackage) (moduleSet, er
 		err = p.lay(set.folder, data, list)
 	}
 	if err != nil {
-		return moduleSet{}, fmt.Errorf("fetch packages of npm: %w", err)
+		return moduleSet{}, err
 	}
 	p.sets[key] = set
 	return set, nil
+}
+
+// sign gives those packages their SHA-512 of which the lock file has none: npm takes them as the registry has them, and the task says from then on what they are.
+func (p *packages) sign(ctx context.Context, list []lockedPackage) (set moduleSet, err error) {
+	var unsigned []lockedPackage
+	for _, one := range list {
+		if _, known := p.sums.Load(one.path); one.SHA512 == "" && !known {
+			unsigned = append(unsigned, one)
+		}
+	}
+	if len(unsigned) > 0 {
+		set, err = p.fetch(ctx, unsigned)
+	}
+	for n, one := range list {
+		if sum, known := p.sums.Load(one.path); known && one.SHA512 == "" {
+			list[n].SHA512 = sum.(string)
+		}
+	}
+	return set, err
 }
 
 // lay makes the folder of a set, of links to the archives.
@@ -149,7 +173,7 @@ func (p *packages) archive(one lockedPackage) string {
 // fetch fetches what is not there yet, some at once. The set that it answers has a reason where something is not to be had.
 func (p *packages) fetch(ctx context.Context, list []lockedPackage) (set moduleSet, err error) {
 	if err := p.ask(ctx); err != nil {
-		return set, err
+		return set, fmt.Errorf("fetch packages of npm: %w", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchTime, refusal{reason: SlowPackages})
 	defer cancel()
@@ -170,8 +194,8 @@ func (p *packages) fetch(ctx context.Context, list []lockedPackage) (set moduleS
 	}
 	known := map[string]bool{}
 	for _, one := range list {
-		if !known[one.SHA512] {
-			known[one.SHA512] = true
+		if key := cmp.Or(one.SHA512, one.path); !known[key] {
+			known[key] = true
 			work <- one
 		}
 	}
@@ -180,6 +204,9 @@ func (p *packages) fetch(ctx context.Context, list []lockedPackage) (set moduleS
 	err = context.Cause(ctx)
 	if no := (refusal{}); errors.As(err, &no) {
 		return moduleSet{reason: no.reason, because: no.because}, nil
+	}
+	if err != nil {
+		err = fmt.Errorf("fetch packages of npm: %w", err)
 	}
 	return set, err
 }
@@ -215,16 +242,26 @@ func (p *packages) one(ctx context.Context, one lockedPackage, left *atomic.Int6
 	default:
 		return fmt.Errorf("%s: the registry answered %d", one.path, response.StatusCode)
 	}
-	return whole.File(p.archive(one), func(w io.Writer) error {
+	into, signed := p.archive(one), one.SHA512 != ""
+	if !signed {
+		into = filepath.Join(p.dir, "npm", fmt.Sprintf("%x.new", sha256.Sum256([]byte(one.path))))
+	}
+	if err := whole.File(into, func(w io.Writer) error {
 		sum := sha512.New()
 		if _, err := io.Copy(io.MultiWriter(w, sum), &counted{response.Body, left}); err != nil {
 			return p.plain(ctx, one, err)
 		}
-		if got := hex.EncodeToString(sum.Sum(nil)); got != one.SHA512 {
+		if got := hex.EncodeToString(sum.Sum(nil)); !signed {
+			one.SHA512 = got
+		} else if got != one.SHA512 {
 			return refusal{Unfetched, one.path + ": its SHA-512 is not that of the lock file"}
 		}
 		return nil
-	})
+	}); err != nil || signed {
+		return err
+	}
+	p.sums.Store(one.path, one.SHA512)
+	return os.Rename(into, p.archive(one))
 }
 
 // plain is an error without the registry's address, which may hold secrets.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha512"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -152,7 +153,7 @@ func TestReadLock(t *testing.T) {
 		"two slashes":            {resolved("https://registry.npmjs.org//a/-/a-1.0.0.tgz"), OddLock},
 		"a version that leads":   {`"node_modules/a":{"version":"../../x","integrity":"` + sum + `"}`, OddLock},
 		"SHA-1 alone":            {`"node_modules/a":{"resolved":"https://registry.npmjs.org/a/-/a-1.0.0.tgz","integrity":"sha1-x"}`, NoSHA512},
-		"no digest":              {`"node_modules/a":{"resolved":"https://registry.npmjs.org/a/-/a-1.0.0.tgz"}`, NoSHA512},
+		"no digest":              {`"node_modules/a":{"resolved":"https://registry.npmjs.org/a/-/a-1.0.0.tgz"}`, "node_modules/a=/a/-/a-1.0.0.tgz"},
 		"a short digest":         {`"node_modules/a":{"resolved":"https://registry.npmjs.org/a/-/a-1.0.0.tgz","integrity":"sha512-AAAA"}`, OddLock},
 		"two digests":            {`"node_modules/a":{"resolved":"https://registry.npmjs.org/a/-/a-1.0.0.tgz","integrity":"` + sum + " " + sum + `"}`, OddLock},
 		"a program outside":      {`"node_modules/a":` + entry(`,"bin":{"a":"../../x"}`), OddLock},
@@ -214,6 +215,15 @@ func TestFetchPackages(t *testing.T) {
 	if _, err := get(map[string]map[string]any{"node_modules/x": entries["node_modules/a"]}); err != nil || len(r.asked) != 3 {
 		t.Errorf("%v, asked for %q", err, r.asked)
 	}
+	unsigned := r.add(t, "u", "1.0.0", map[string]string{"index.js": "u"})
+	is := hex.EncodeToString(decoded(t, strings.TrimPrefix(unsigned["integrity"].(string), "sha512-")))
+	delete(unsigned, "integrity")
+	for range 2 { // as the registry has it, which is asked once
+		set, err := get(map[string]map[string]any{"node_modules/u": unsigned, "node_modules/a/node_modules/u": unsigned, "node_modules/a": entries["node_modules/a"]})
+		if _, missing := os.Stat(filepath.Join(set.folder, is+".tgz")); err != nil || missing != nil || len(r.asked) != 4 {
+			t.Errorf("%+v, %v, %v, asked for %q", set, err, missing, r.asked)
+		}
+	}
 	wrong := func(name, key, value string) map[string]map[string]any {
 		one := r.add(t, name, "1.0.0", map[string]string{"index.js": name})
 		if one[key] = value; value == "" {
@@ -245,7 +255,7 @@ func TestFetchPackages(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || !slices.Equal(left, []string{filepath.Join(dir, "npm")}) {
 		t.Errorf("left: %q, %v", left, err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "npm", "*")); len(left) != 3 {
+	if left, _ := filepath.Glob(filepath.Join(dir, "npm", "*")); len(left) != 4 {
 		t.Errorf("kept: %q", left)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -253,6 +263,15 @@ func TestFetchPackages(t *testing.T) {
 	if _, err := newPackages(t.TempDir()).get(ctx, []lockedPackage{{}}); err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+}
+
+func decoded(t *testing.T, text string) []byte {
+	t.Helper()
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 // requireNode skips a test where there is no node that sandboxes see.

@@ -53,6 +53,16 @@ var jestFlags = flagTable(map[meaning]string{
 	flagLoads:     "--config -c --setupFiles --setupFilesAfterEnv",
 })
 
+var vitestFlags = flagTable(map[meaning]string{
+	flagKept: "--globals --isolate --no-isolate --no-file-parallelism --dangerouslyIgnoreUnhandledErrors",
+	flagLeft: "--run --coverage --no-coverage --coverage.enabled --silent --color --no-color --ui --open --watch -w --no-watch --hideSkippedTests --allowOnly --passWithNoTests --threads --no-threads " +
+		"--single-thread --singleThread --disableConsoleIntercept --no-cache --clearScreen --logHeapUsage --expandSnapshotDiff",
+	flagValue: "--environment --testTimeout --test-timeout --hookTimeout --hook-timeout --teardownTimeout --retry --mode",
+	flagLeftValue: "--reporter --outputFile --pool --maxWorkers --minWorkers --max-workers --min-workers --maxConcurrency --bail --exclude --slowTestThreshold " +
+		"--coverage.provider --coverage.reporter --coverage.include --coverage.exclude",
+	flagLoads: "--config -c",
+})
+
 func flagTable(lists map[meaning]string) map[string]meaning {
 	table := map[string]meaning{}
 	for m, list := range lists {
@@ -162,11 +172,22 @@ func runnerOf(scripts map[string]string, line string, seen map[string]bool) (s s
 		case base == "jest":
 			s.program = "jest"
 			return s, s.flags(rest, jestFlags, &s.own)
+		case base == "vitest":
+			return s.ofVitest(rest)
 		case slices.Contains([]string{"npm", "yarn", "pnpm", "run-s", "run-p", "npm-run-all"}, base):
 			return s.ofScripts(scripts, rest, seen)
 		}
 	}
 	return settings{}, nil
+}
+
+// ofVitest is Vitest behind the word that says what it does.
+func (s settings) ofVitest(words []string) (settings, error) {
+	s.program = "vitest"
+	if len(words) > 0 && slices.Contains([]string{"bench", "list", "init", "related", "typecheck"}, words[0]) {
+		return s, odd("vitest " + words[0])
+	}
+	return s, s.flags(words, vitestFlags, &s.own)
 }
 
 // splitWords are the words of a command, and whether each quote in it is closed. A quoted word that has spaces is a pattern, or the value of NODE_OPTIONS: its spaces
@@ -235,7 +256,7 @@ func (s settings) ofScripts(scripts map[string]string, words []string, seen map[
 			continue
 		}
 		if more := slices.Index(words[n:], "--"); more >= 0 {
-			table := map[string]map[string]meaning{"node": nodeFlags, "mocha": mochaFlags, "jest": jestFlags}[found.program]
+			table := map[string]map[string]meaning{"node": nodeFlags, "mocha": mochaFlags, "jest": jestFlags, "vitest": vitestFlags}[found.program]
 			into := &found.own
 			if found.program == "node" {
 				into = &found.node
@@ -249,17 +270,37 @@ func (s settings) ofScripts(scripts map[string]string, words []string, seen map[
 	return settings{}, nil
 }
 
-// mochaFiles are Mocha's settings that are read, in the order in which the first counts; those that are programs are not understood.
-var mochaFiles = []string{".mocharc.yaml", ".mocharc.yml", ".mocharc.jsonc", ".mocharc.json"}
+var (
+	// mochaFiles are Mocha's settings that are read, in the order in which the first counts.
+	mochaFiles = []string{".mocharc.yaml", ".mocharc.yml", ".mocharc.jsonc", ".mocharc.json"}
+	// mochaPrograms are those that only Mocha reads, as nothing of a repository runs here.
+	mochaPrograms = []string{".mocharc.js", ".mocharc.cjs"}
+)
 
 // addMocha adds what Mocha's own settings say: of a file, or else of package.json.
 func (s *settings) addMocha(m manifest, files map[string][]byte, names map[string]bool) error {
-	for _, name := range []string{".mocharc.js", ".mocharc.cjs", ".mocharc.mjs", "test/mocha.opts"} {
+	for _, name := range []string{".mocharc.mjs", "test/mocha.opts"} {
 		if names[name] {
 			return odd(name)
 		}
 	}
 	config := m.Mocha
+	for _, name := range mochaPrograms {
+		data, there := files[name]
+		if !there {
+			continue
+		}
+		if config != nil {
+			return odd(name + " beside those of package.json")
+		}
+		s.reads = true
+		for _, text := range textsIn(data) {
+			if typeLoaders.MatchString(text) {
+				s.loads = append(s.loads, text)
+			}
+		}
+		return nil // it is the first that counts
+	}
 	for _, name := range mochaFiles {
 		data, there := files[name]
 		if !there {
@@ -327,10 +368,16 @@ func withoutComments(data []byte) []byte {
 // quoted is a text in JSON, or in a program.
 var quoted = regexp.MustCompile("\"([^\"\\n]+)\"|'([^'\\n]+)'|`([^`\\n]+)`")
 
-// filesIn are the files of the repository that texts in Jest's settings name, as patterns for themselves.
-func filesIn(data []byte, names map[string]bool) (files []string) {
+func textsIn(data []byte) (texts []string) {
 	for _, m := range quoted.FindAllSubmatch(data, -1) {
-		text := string(slices.Concat(m[1:]...))
+		texts = append(texts, string(slices.Concat(m[1:]...)))
+	}
+	return texts
+}
+
+// filesIn are the files of the repository that texts in settings name, as patterns for themselves.
+func filesIn(data []byte, names map[string]bool) (files []string) {
+	for _, text := range textsIn(data) {
 		text = strings.TrimPrefix(strings.TrimPrefix(text, "<rootDir>/"), "./")
 		if file, found := fileOf(names, text); found && plainName.MatchString(file) {
 			files = append(files, file)
@@ -342,7 +389,7 @@ func filesIn(data []byte, names map[string]bool) (files []string) {
 // typeLoaders are modules with which node takes TypeScript.
 var typeLoaders = regexp.MustCompile(`^(?:tsx(?:/|$)|ts-node/|ts-node$|@swc-node/|@swc/register|esbuild-register|sucrase/register|@babel/register|ts-blank-space|amaro)`)
 
-// takesTypes reports whether the test program takes TypeScript as it is; Jest's settings say themselves what it is made of.
+// takesTypes reports whether the test program takes TypeScript as it is; Jest's settings say themselves what it is made of, and Vitest strips it.
 func (s settings) takesTypes(strips bool) bool {
-	return s.program == "jest" || strips || slices.ContainsFunc(s.loads, typeLoaders.MatchString)
+	return s.program == "jest" || s.program == "vitest" || strips || slices.ContainsFunc(s.loads, typeLoaders.MatchString)
 }

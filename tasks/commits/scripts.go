@@ -18,7 +18,7 @@ import (
 // Reasons of a commit in JavaScript or TypeScript for how its tests are run.
 const (
 	NoPackage   = "no package.json at the top"
-	NoRunner    = "no test program that is known: node --test, mocha or jest"
+	NoRunner    = "no test program that is known: node --test, mocha, jest or vitest"
 	OddSettings = "settings of the test program that are not understood"
 	NoNode      = "this machine has no node"
 	NeedsBuild  = "needs a build"
@@ -77,9 +77,10 @@ const (
 
 // settings of a commit's test program.
 type settings struct {
-	program        string   // node, mocha or jest
+	program        string   // node, mocha, jest or vitest
 	env, node, own []string // variables, flags of node's, and the program's
 	loads          []string // modules and files of the repository that run before the tests
+	reads          bool     // the program reads its settings itself, as they are a program
 }
 
 // odd says which setting is not understood.
@@ -102,9 +103,11 @@ func (im *importer) script(ctx context.Context, c commit, names map[string]bool,
 		return found, dropped(NoPackage), nil
 	}
 	wanted := []string{"package.json"}
-	for _, name := range slices.Concat(mochaFiles, jestFiles) {
-		if names[name] {
-			wanted = append(wanted, name)
+	for _, list := range configFiles {
+		for _, name := range list {
+			if names[name] {
+				wanted = append(wanted, name)
+			}
 		}
 	}
 	files, err := im.objects.Files(ctx, c.id, wanted, maxSettings)
@@ -137,9 +140,9 @@ func (im *importer) script(ctx context.Context, c commit, names map[string]bool,
 	}
 	if s.program == "jest" {
 		found.protected = append(found.protected, filesIn(m.Jest, names)...)
-		for _, name := range jestFiles {
-			found.protected = append(found.protected, filesIn(files[name], names)...)
-		}
+	}
+	for _, name := range configFiles[s.program] {
+		found.protected = append(found.protected, filesIn(files[name], names)...)
 	}
 	if (s.program == "jest" || len(s.loads) > 0) && slices.Contains(p.code, "package.json") {
 		return found, dropped(OddSettings, "the fix changes package.json, which ", s.program, " and what it loads take settings of"), nil
@@ -165,8 +168,19 @@ func fileOf(names map[string]bool, name string) (string, bool) {
 	return "", false
 }
 
-// jestFiles are Jest's settings in files of their own.
-var jestFiles = []string{"jest.config.js", "jest.config.cjs", "jest.config.mjs", "jest.config.ts", "jest.config.cts", "jest.config.mts", "jest.config.json"}
+// configFiles are settings in files of their own, by the programs whose they are.
+var configFiles = map[string][]string{
+	"mocha":  slices.Concat(mochaFiles, mochaPrograms),
+	"jest":   configsOf("jest.config"),
+	"vitest": slices.Concat(configsOf("vitest.config"), configsOf("vite.config"), configsOf("vitest.workspace"), configsOf("vitest.projects")),
+}
+
+func configsOf(name string) (files []string) {
+	for _, ending := range []string{".js", ".cjs", ".mjs", ".ts", ".cts", ".mts", ".json"} {
+		files = append(files, name+ending)
+	}
+	return files
+}
 
 // command is the command line.
 func (s settings) command(runnable []string) string {
@@ -176,10 +190,17 @@ func (s settings) command(runnable []string) string {
 	case "node":
 		words = append(words, "--test", "--test-reporter=spec", "--test-reporter-destination=stdout", "--test-reporter="+reporters+"node-test.mjs", "--test-reporter-destination=stderr")
 	case "mocha":
-		words = append(words, "node_modules/mocha/bin/_mocha", "--no-config", "--no-package", "--reporter", reporters+"node.cjs")
+		words = append(words, "node_modules/mocha/bin/_mocha")
+		if !s.reads {
+			words = append(words, "--no-config")
+		}
+		words = append(words, "--no-package", "--reporter", reporters+"node.cjs")
 	case "jest":
 		words = append(words, "node_modules/jest/bin/jest.js", "--ci", "--coverage=false", "--cacheDirectory=/tmp/jest", "--reporters=default", "--reporters="+reporters+"node.cjs")
 		words = append(words, "--runTestsByPath")
+	case "vitest":
+		words = slices.Concat(s.env, []string{"CI=true"}, words[len(s.env):]) // a snapshot that is not there is a failure
+		words = append(words, "node_modules/vitest/vitest.mjs", "run", "--pool=forks", "--coverage.enabled=false", "--reporter=default", "--reporter="+reporters+"node-vitest.mjs")
 	}
 	return strings.Join(slices.Concat(words, s.own, runnable), " ")
 }
@@ -197,8 +218,8 @@ func nodeOf(ctx context.Context) func() (there, strips bool) {
 	})
 }
 
-// missingScript is what node prints where a module is not there.
-var missingScript = regexp.MustCompile(`Cannot find (?:module|package) '([^']{1,300})'`)
+// missingScript is what node, or Vite, prints where a module is not there.
+var missingScript = regexp.MustCompile(`(?:Cannot find (?:module|package) '|Failed to resolve import "|Failed to load url )([^'" ]{1,300})`)
 
 // lacksScript is the outcome of a commit whose tests do not find a module: a file that something makes first, or a package.
 func lacksScript(name string) Outcome {

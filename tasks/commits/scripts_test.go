@@ -43,6 +43,7 @@ func TestFindRunner(t *testing.T) {
 	const mocha, jest = "node_modules/mocha/bin/_mocha --no-config --no-package --reporter /verifier/node.cjs", "node_modules/jest/bin/jest.js --ci --coverage=false --cacheDirectory=/tmp/jest " +
 		"--reporters=default --reporters=/verifier/node.cjs"
 	const node = "--test --test-reporter=spec --test-reporter-destination=stdout --test-reporter=/verifier/node-test.mjs --test-reporter-destination=stderr"
+	const vitest = "node_modules/vitest/vitest.mjs run --pool=forks --coverage.enabled=false --reporter=default --reporter=/verifier/node-vitest.mjs"
 	for name, c := range map[string]struct {
 		test, want string // without "node --require /verifier/node.cjs"; "" for none, "?" and a word for what is not understood
 	}{
@@ -58,6 +59,10 @@ func TestFindRunner(t *testing.T) {
 		"by its file":               {"node --expose-gc ./node_modules/.bin/../../node_modules/mocha/bin/mocha.js -u tdd", "--expose-gc " + mocha + " -u tdd"},
 		"jest":                      {"NODE_OPTIONS=--experimental-vm-modules npx jest --coverage --runInBand --maxWorkers 2", "--experimental-vm-modules " + jest + " --runTestsByPath --runInBand"},
 		"jest of some projects":     {"jest --selectProjects a", "?--selectProjects"},
+		"vitest":                    {"vitest --run --coverage --environment=jsdom --pool threads", vitest + " --environment=jsdom"},
+		"vitest of a file":          {"TZ=UTC vitest run -c vitest.unit.ts src", vitest + " -c vitest.unit.ts"},
+		"vitest in a browser":       {"vitest --browser=chrome", "?--browser=chrome"},
+		"vitest's types":            {"vitest typecheck", "?vitest typecheck"},
 		"by other scripts":          {"run-s lint unit", mocha + " --exit"},
 		"by itself":                 {"nyc --exclude test npm test", ""},
 		"another program":           {"ava", ""},
@@ -95,7 +100,9 @@ func TestMochaSettings(t *testing.T) {
 		"package.json": {manifest{Mocha: map[string]any{"node-option": []any{"import=tsx"}, "exit": true}}, nil, "--import=tsx|--exit"},
 		"both":         {manifest{Mocha: map[string]any{"exit": true}}, map[string]string{".mocharc.yaml": "ui: bdd\n"}, "?.mocharc.yaml beside those of package.json"},
 		"patterns":     {manifest{}, map[string]string{".mocharc.jsonc": `{"spec": "src/*.js", /* or */ "require": "./hook.js", "ignore": "lib/*/b"} // done`}, "--require=./hook.js"},
-		"a program":    {manifest{}, map[string]string{".mocharc.cjs": ""}, "?.mocharc.cjs"},
+		"a program":    {manifest{}, map[string]string{".mocharc.cjs": "module.exports = { require: ['tsx'], ui: 'tdd' };"}, "reads tsx"},
+		"two of them":  {manifest{Mocha: map[string]any{"exit": true}}, map[string]string{".mocharc.js": ""}, "?.mocharc.js beside those of package.json"},
+		"a module":     {manifest{}, map[string]string{".mocharc.mjs": ""}, "?.mocharc.mjs"},
 		"old options":  {manifest{}, map[string]string{"test/mocha.opts": ""}, "?test/mocha.opts"},
 		"some tests":   {manifest{Mocha: map[string]any{"grep": "x"}}, nil, "?--grep=x"},
 		"extends":      {manifest{Mocha: map[string]any{"extends": "./x.json"}}, nil, "?--extends=./x.json"},
@@ -110,6 +117,9 @@ func TestMochaSettings(t *testing.T) {
 			s := settings{program: "mocha"}
 			err := s.addMocha(c.m, files, names)
 			got := strings.TrimPrefix(strings.Join(s.node, " ")+"|"+strings.Join(s.own, " "), "|")
+			if s.reads {
+				got = "reads " + strings.Join(s.loads, " ")
+			}
 			if err != nil {
 				got = "?" + err.Error()
 			}
@@ -164,8 +174,8 @@ func TestDeclaredScripts(t *testing.T) {
 	}
 }
 
-// TestFilesOfJest: files of the repository that Jest's settings name are found, in JSON and in programs.
-func TestFilesOfJest(t *testing.T) {
+// TestFilesOfSettings: files of the repository that settings name are found, in JSON and in programs.
+func TestFilesOfSettings(t *testing.T) {
 	names := map[string]bool{"scripts/setup.js": true, "lib/env/index.cjs": true, "a.js": true, "b.js": true}
 	const text = "module.exports = {\n  setupFiles: ['<rootDir>/scripts/setup'], testEnvironment: \"./lib/env\", preset: `ts-jest`, transform: {'^.+$': './a.js'} }\n// b.js"
 	if got, want := filesIn([]byte(text), names), []string{"scripts/setup.js", "lib/env/index.cjs", "a.js"}; !slices.Equal(got, want) {
@@ -177,7 +187,8 @@ func TestFilesOfJest(t *testing.T) {
 func TestLacksScript(t *testing.T) {
 	for log, want := range map[string]string{
 		"Error: Cannot find module 'left-pad'\n": Lacks, "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'chai' imported from /testbed/a.mjs": Lacks,
-		"Error: Cannot find module '../dist/index.js'": NeedsBuild, "Cannot find module '/testbed/build/a.js' imported from": NeedsBuild, "AssertionError": FailsFixed,
+		"Error: Cannot find module '../dist/index.js'": NeedsBuild, `Error: Failed to resolve import "../dist/a.js" from "a.test.ts". Does the file exist?`: NeedsBuild,
+		"Error: Failed to load url left-pad (resolved id: left-pad) in /testbed/a.ts": Lacks, "Cannot find module '/testbed/build/a.js' imported from": NeedsBuild, "AssertionError": FailsFixed,
 	} {
 		got, err := (&importer{}).failsFixed(parts{}, "node", true, log, moduleSet{scripts: "node_modules/canvas"}, nil)
 		if err != nil || got.Reason != want || want == FailsFixed && !strings.Contains(got.Detail, "node_modules/canvas") {
