@@ -30,6 +30,7 @@ const (
 var (
 	trailer   = regexp.MustCompile(`(?i)^(?:[a-z-]+-(?:by|on|to|url|id|from)|cc|link|bug|issue|fixes|closes|refs|resolves|pr): *\S`)
 	picked    = regexp.MustCompile(`^\((?:cherry picked|backported) from commit [0-9a-f]+\)$`)
+	footer    = regexp.MustCompile(`(?i)^[^\pL]*(?:generated|created|written|made) (?:with|by) \S.{0,120}$`) // of the program that wrote the commit
 	issue     = regexp.MustCompile(`#\d|/issues/\d`)
 	patchLine = regexp.MustCompile(`(?m)^\s*(?:diff --git |@@ -\d+|index [0-9a-f]{7,}\.\.)`)
 	// template is what the form of a pull request has and its author did not choose.
@@ -46,8 +47,10 @@ func instruction(message, patch string) (text, reason string) {
 		return r
 	}, template.ReplaceAllString(strings.ToValidUTF8(message, "\ufffd"), ""))
 	paragraphs := strings.Split(strings.TrimSpace(message), "\n\n")
-	if last := len(paragraphs) - 1; last > 0 {
-		paragraphs[last] = withoutTrailers(paragraphs[last])
+	for last := len(paragraphs) - 1; last > 0 && paragraphs[last] != ""; last-- {
+		if paragraphs[last] = withoutTrailers(paragraphs[last]); paragraphs[last] != "" {
+			break
+		}
 	}
 	text = strings.TrimSpace(strings.Join(paragraphs, "\n\n"))
 	words := slices.DeleteFunc(strings.Fields(text), func(word string) bool { return !strings.ContainsFunc(word, unicode.IsLetter) })
@@ -74,7 +77,7 @@ func withoutTrailers(paragraph string) string {
 		switch {
 		case named && issue.MatchString(line):
 			kept = append(kept, line)
-		case named, picked.MatchString(line):
+		case named, picked.MatchString(line), footer.MatchString(line):
 		case trailers > 0 && strings.TrimLeft(line, " \t") != line: // it goes on with the one before
 			continue
 		default:

@@ -21,6 +21,7 @@ type finding struct {
 	root     string
 	pattern  *regexp.Regexp
 	hidden   bool // the pattern names hidden files
+	packages bool // packagesFolder is looked into
 	deadline time.Time
 	files    int
 	found    []foundFile
@@ -40,7 +41,8 @@ func glob(root string, query wire.Grep) (data []byte, total int64, err error) {
 		pattern = "**/" + strings.TrimPrefix(pattern, "/")
 	}
 	f := &finding{
-		root: root, hidden: strings.Contains(pattern, "/."), deadline: time.Now().Add(time.Duration(query.DeadlineSeconds) * time.Second),
+		root: root, hidden: strings.Contains(pattern, "/."), packages: hasPackages(root, pattern),
+		deadline: time.Now().Add(time.Duration(query.DeadlineSeconds) * time.Second),
 	}
 	if f.pattern, err = compileGlob(pattern); err != nil {
 		return nil, 0, err
@@ -79,7 +81,8 @@ func (f *finding) visit(name string, found fs.DirEntry, err error) error {
 	if err != nil {
 		return nil // not readable, or gone: as if it were not there
 	}
-	if strings.HasPrefix(found.Name(), ".") && (!f.hidden || found.Name() == ".git") || name == procFolder {
+	hidden := strings.HasPrefix(found.Name(), ".") && (!f.hidden || found.Name() == ".git")
+	if hidden || name == procFolder || found.Name() == packagesFolder && !f.packages {
 		if found.IsDir() {
 			return fs.SkipDir
 		}

@@ -52,7 +52,15 @@ type search struct {
 	cutShort string // why not all is shown
 }
 
-// grep searches one file, or all text files below a folder but hidden ones, in the order of their paths.
+// packagesFolder holds what is not the project's own. A search below it, or one whose pattern names it, looks into it.
+const packagesFolder = "node_modules"
+
+// hasPackages reports whether a search that begins at a folder, for files of a pattern, looks into packagesFolder.
+func hasPackages(root, pattern string) bool {
+	return strings.Contains(root+"/", "/"+packagesFolder+"/") || strings.Contains(pattern, packagesFolder)
+}
+
+// grep searches one file, or all text files below a folder but hidden ones and those of packages, in the order of their paths.
 func grep(root string, query wire.Grep) ([]byte, error) {
 	s := &search{Grep: query, root: root, deadline: time.Now().Add(time.Duration(query.DeadlineSeconds) * time.Second)}
 	s.Before, s.After = min(max(s.Before, 0), maxContext), min(max(s.After, 0), maxContext)
@@ -164,7 +172,7 @@ func (s *search) visit(name string, found fs.DirEntry, err error) error {
 	if name == s.root {
 		return nil
 	}
-	if strings.HasPrefix(found.Name(), ".") || name == procFolder {
+	if strings.HasPrefix(found.Name(), ".") || name == procFolder || found.Name() == packagesFolder && !hasPackages(s.root, s.Glob) {
 		if found.IsDir() {
 			return fs.SkipDir
 		}

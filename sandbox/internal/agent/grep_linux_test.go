@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,8 @@ func TestGrep(t *testing.T) {
 		".git/config":   "func git",
 		"binary":        "func\x00binary",
 		"x,y.md":        "comma",
+
+		"b/node_modules/p/i.js": "func packed",
 	})
 	tests := []struct {
 		name  string
@@ -52,6 +55,7 @@ func TestGrep(t *testing.T) {
 		{"head limit", wire.Grep{Pattern: "func", HeadLimit: 1}, "a.go:3:func One() {}\n[at least 1 shown; there may be more: head_limit is 1]\n"},
 		{"label", wire.Grep{Pattern: "Three", Label: "src"}, "src/b/d.go:1:func Three() {\n"},
 		{"nothing", wire.Grep{Pattern: "nowhere"}, ""},
+		{"packages", wire.Grep{Pattern: "packed", Glob: "b/node_modules/**"}, "b/node_modules/p/i.js:1:func packed\n"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -104,4 +108,28 @@ func FuzzGlob(f *testing.F) {
 			t.Errorf("%q does not match itself", glob)
 		}
 	})
+}
+
+// TestSearchesPassPackages: files of packages are found where a search is for them.
+func TestSearchesPassPackages(t *testing.T) {
+	dir := tree(t, map[string]string{"a.js": "x", "node_modules/p/a.js": "x", "b/node_modules/q/a.js": "x"})
+	for name, c := range map[string]struct{ below, pattern, want string }{
+		"of the project": {"", "*.js", "a.js"},
+		"by a pattern":   {"", "**/node_modules/*/*.js", "b/node_modules/q/a.js node_modules/p/a.js"},
+		"by a folder":    {"node_modules", "*.js", "p/a.js"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := filepath.Join(dir, c.below)
+			data, _, err := glob(root, wire.Grep{Glob: c.pattern, HeadLimit: 10, MaxBytes: 1 << 20, DeadlineSeconds: 60})
+			names := strings.Fields(strings.ReplaceAll(string(data), "\x00", " "))
+			slices.Sort(names)
+			if strings.Join(names, " ") != c.want || err != nil {
+				t.Errorf("found %q, %v, want %q", names, err, c.want)
+			}
+			out, err := grep(root, wire.Grep{Pattern: "x", Glob: c.pattern, Mode: "files_with_matches", MaxBytes: 1 << 20, DeadlineSeconds: 60})
+			if got := strings.Join(strings.Fields(string(out)), " "); got != c.want || err != nil {
+				t.Errorf("searched %q, %v, want %q", got, err, c.want)
+			}
+		})
+	}
 }
