@@ -149,7 +149,7 @@ func Retain(ctx context.Context, log *eventlog.Log, p Policy, c *Collector, remo
 	if p.Objects == 0 {
 		return r, nil
 	}
-	c.Log, c.Store, c.Cutoff = log, log.Store(), ago(p.Objects)
+	c.Log, c.Store, c.Cutoff = log.Archive, log.Store(), ago(p.Objects)
 	r.Kinds, err = c.Run(ctx, remove)
 	r.Unfinished = c.Unfinished
 	return r, err

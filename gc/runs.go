@@ -52,7 +52,7 @@ func RetireRuns(ctx context.Context, log *eventlog.Log, keep StreamRetention, re
 				continue
 			}
 		}
-		last, err := log.Deletable(ctx, r.Run)
+		last, err := log.Archive.Deletable(ctx, r.Run)
 		if errors.Is(err, eventlog.ErrNotArchived) && remove {
 			last, err = archiveRest(ctx, log, r.Run, err)
 		}
@@ -109,14 +109,14 @@ func lastStep[T any](ctx context.Context, log *eventlog.Log, run string, t event
 // archiveRest archives what a closed run at rest holds behind its archive, and gives the reason for which its stream must stay after that. Of a run that
 // is not at rest that is the one that it has already.
 func archiveRest(ctx context.Context, log *eventlog.Log, run string, reason error) (last uint64, err error) {
-	wait, err := log.AtRest(ctx, run)
+	wait, err := log.Archive.AtRest(ctx, run)
 	if err != nil || wait > 0 {
 		return 0, cmp.Or(err, reason)
 	}
 	if _, err := log.Seal(ctx, run, true); err != nil {
 		return 0, err
 	}
-	return log.Deletable(ctx, run)
+	return log.Archive.Deletable(ctx, run)
 }
 
 // closedRuns are the closed runs that have a stream, the one that was closed first in front.

@@ -80,7 +80,7 @@ func TestLateFactIsNotDeleted(t *testing.T) {
 	if _, err := log.Seal(t.Context(), "r", true); err != nil {
 		t.Fatal(err)
 	}
-	last, err := log.Deletable(t.Context(), "r")
+	last, err := log.Archive.Deletable(t.Context(), "r")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestLateFactIsNotDeleted(t *testing.T) {
 	if _, err := log.Seal(t.Context(), "r", true); err != nil {
 		t.Fatal(err)
 	}
-	if last, err = log.Deletable(t.Context(), "r"); err != nil {
+	if last, err = log.Archive.Deletable(t.Context(), "r"); err != nil {
 		t.Fatal(err)
 	}
 	if err := log.DeleteArchived(t.Context(), "r", last); err != nil {

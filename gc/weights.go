@@ -69,7 +69,7 @@ type weightsCollector struct {
 // at again before every few deletions, so publishers may be at work.
 func CollectWeights(ctx context.Context, log *eventlog.Log, policy string, keep WeightRetention, remove bool) (WeightsReport, error) {
 	c := &weightsCollector{
-		store: log.Store(), policy: policy, keep: keep, needs: newWeightNeeds(log, policy), gone: map[int64]bool{}, known: map[int64]*weights.Manifest{}, deltas: map[int64]string{},
+		store: log.Store(), policy: policy, keep: keep, needs: newWeightNeeds(log.Archive, policy), gone: map[int64]bool{}, known: map[int64]*weights.Manifest{}, deltas: map[int64]string{},
 		report: WeightsReport{Policy: policy, Versions: []OldVersion{}},
 	}
 	err := c.versions(ctx, remove)

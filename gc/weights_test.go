@@ -299,7 +299,7 @@ func TestCollectWeightsBesidePublishers(t *testing.T) {
 	}()
 	natstest.Eventually(t, "the submission waits", func() bool {
 		waits := false
-		err := l.log.ReachSubmissions(t.Context(), func(string) error { waits = true; return nil })
+		err := l.log.Archive.ReachSubmissions(t.Context(), func(string) error { waits = true; return nil })
 		return err == nil && waits
 	})
 	again := false

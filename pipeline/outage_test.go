@@ -108,14 +108,14 @@ func TestOutageOfARestoration(t *testing.T) {
 		scored := score(env.Log)
 		effect(t, env, 2, func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 			if hidden.CompareAndSwap(false, true) {
-				if err := p.log.Hide(ctx, testRun); err != nil {
+				if err := p.log.Restorer.Hide(ctx, testRun); err != nil {
 					return nil, err
 				}
 			}
 			return scored(ctx, m)
 		})
 		time.Sleep(30 * time.Minute) // all deliveries take five
-		if err := p.log.Show(t.Context(), testRun); err != nil {
+		if err := p.log.Restorer.Show(t.Context(), testRun); err != nil {
 			t.Fatal(err)
 		}
 		p.acknowledged(t, testRun)

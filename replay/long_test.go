@@ -144,10 +144,10 @@ func forgetEnded(t *testing.T, log *eventlog.Log, run string) {
 	if _, err := log.Seal(t.Context(), run, true); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := log.PurgeEnded(t.Context(), run); err != nil || n == 0 {
+	if n, err := log.Archive.PurgeEnded(t.Context(), run); err != nil || n == 0 {
 		t.Fatalf("%d rollouts left the stream of %s at %.2f: %v", n, run, fill, err)
 	}
-	fact, err := log.PurgedFact(t.Context(), run)
+	fact, err := log.Archive.PurgedFact(t.Context(), run)
 	if err == nil && fact != nil {
 		_, _, err = log.Append(t.Context(), *fact)
 	}

@@ -33,7 +33,7 @@ func TestVerifyAndAuditPurgedRun(t *testing.T) {
 		if verified.Checked[topology.TrainerFeeder+"/trainer"] < steps || verified.Checked[topology.AdvantageCalculator] < steps {
 			t.Fatalf("%d steps, and decided again are %v", steps, verified.Checked)
 		}
-		if n, err := r.Log.PurgeEnded(t.Context(), "first"); err != nil || n == 0 {
+		if n, err := r.Log.Archive.PurgeEnded(t.Context(), "first"); err != nil || n == 0 {
 			t.Fatalf("round %d: %d rollouts left the stream, %v", round, n, err)
 		}
 		if has, err := r.Log.Has(t.Context(), "first", events.Event{Run: "first", Type: events.RolloutStartedType, Entity: "g000001-0"}.Subject()); err != nil || has {
@@ -46,7 +46,7 @@ func TestVerifyAndAuditPurgedRun(t *testing.T) {
 		if !reflect.DeepEqual(verified, verifiedNow) {
 			t.Errorf("round %d: decided again it is %+v after the purge, and was %+v", round, verifiedNow, verified)
 		}
-		fact, err := r.Log.PurgedFact(t.Context(), "first")
+		fact, err := r.Log.Archive.PurgedFact(t.Context(), "first")
 		if err != nil || fact == nil {
 			t.Fatalf("nothing says that events have left the stream: %v", err)
 		}

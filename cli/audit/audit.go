@@ -152,7 +152,7 @@ func check(ctx context.Context, p *plane.Plane, run string, quick bool) (audit.R
 
 // compare adds to findings where the run's catalogue, stream and archive differ.
 func compare(ctx context.Context, p *plane.Plane, run string, depth recovery.Depth, findings []audit.Finding) ([]audit.Finding, error) {
-	wrong, err := recovery.Compare(ctx, p.Log, run, depth)
+	wrong, err := recovery.Compare(ctx, p.Log.Archive, run, depth)
 	for _, f := range wrong {
 		findings = append(findings, audit.Finding{Rule: audit.RuleArchive, Event: string(f.Kind), Message: f.Found})
 	}

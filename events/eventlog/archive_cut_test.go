@@ -55,7 +55,7 @@ func TestSegmentsAreCutBySize(t *testing.T) {
 	if err != nil || len(sealed) != 4 || sealed[3].Last != uint64(len(want)) {
 		t.Fatalf("%v: %+v", err, sealed)
 	}
-	if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+	if findings, err := log.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 		t.Errorf("%v: %v", err, findings)
 	}
 	if err := log.DeleteRun(t.Context(), "r"); err != nil {

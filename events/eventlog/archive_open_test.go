@@ -31,7 +31,7 @@ func stored(t *testing.T, log *eventlog.Log, run string) events.SegmentSealed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fact, err := log.NextSegment(t.Context(), run, in.LastSeq)
+	fact, err := log.Archive.NextSegment(t.Context(), run, in.LastSeq)
 	if err != nil || fact == nil {
 		t.Fatalf("%v, %v", fact, err)
 	}
@@ -65,7 +65,7 @@ func TestArchiverDiesBeforeItStates(t *testing.T) {
 	if err != nil || len(sealed) != 4 {
 		t.Fatalf("%v: %+v", err, sealed)
 	}
-	if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+	if findings, err := log.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 		t.Errorf("%v: %v", err, findings)
 	}
 	found, err := recovery.Stored(t.Context(), log.Store(), "r")
@@ -158,7 +158,7 @@ func TestLostDisk(t *testing.T) {
 	if err != nil || len(sealed) != 3 {
 		t.Fatalf("%v: %+v", err, sealed)
 	}
-	if findings, err := empty.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+	if findings, err := empty.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 		t.Errorf("%v: %v", err, findings)
 	}
 }
@@ -175,7 +175,7 @@ func TestSealOfABusyRunEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	annotated(t, log, "r", 0, 1)
-	if fact, err := log.NextSegment(t.Context(), "r", in.LastSeq); err != nil || fact != nil {
+	if fact, err := log.Archive.NextSegment(t.Context(), "r", in.LastSeq); err != nil || fact != nil {
 		t.Errorf("sealed through %d already, a segment of what came behind: %v, %v", in.LastSeq, fact, err)
 	}
 	a, err := log.Archived(t.Context(), "r")

@@ -90,7 +90,7 @@ func TestArchive(t *testing.T) {
 	if err != nil || len(sealed) != 1 || sealed[0].First != 1 || sealed[0].Last != uint64(len(want)) {
 		t.Fatalf("%v: %+v", err, sealed)
 	}
-	if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+	if findings, err := log.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 		t.Errorf("%v: %v", err, findings)
 	}
 	if _, err := recovery.Restore(t.Context(), log, "r", sealed, nil); err == nil {
@@ -151,7 +151,7 @@ func TestRestoreElsewhere(t *testing.T) {
 		t.Fatalf("%d events: %v", n, err)
 	}
 	same(t, "restored", everything(t, empty, "r"), want)
-	if findings, err := empty.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+	if findings, err := empty.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 		t.Errorf("%v: %v", err, findings)
 	}
 	if again, err := empty.Segments(t.Context(), "r"); err != nil || len(again) != 2 {
@@ -178,7 +178,7 @@ func TestTwoArchivers(t *testing.T) {
 	if err != nil || len(sealed) == 0 || sealed[len(sealed)-1].Last != uint64(len(want)) {
 		t.Fatalf("%v: %+v", err, sealed)
 	}
-	if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+	if findings, err := log.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 		t.Errorf("%v: %v", err, findings)
 	}
 }
@@ -203,7 +203,7 @@ func TestBrokenArchive(t *testing.T) {
 		if err := log.Store().Put(t.Context(), key, broken); err != nil {
 			t.Fatal(err)
 		}
-		findings, err := log.VerifyArchive(t.Context(), "r", sealed)
+		findings, err := log.Archive.Verify(t.Context(), "r", sealed)
 		if err != nil || len(findings) != 1 || !strings.Contains(findings[0], key) {
 			t.Errorf("byte %d: %v, %v", at, findings, err)
 		}
@@ -211,7 +211,7 @@ func TestBrokenArchive(t *testing.T) {
 	if err := log.Store().Delete(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
-	if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) != 1 {
+	if findings, err := log.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) != 1 {
 		t.Errorf("without the file: %v, %v", findings, err)
 	}
 }

@@ -206,7 +206,7 @@ func read(t *testing.T, log *eventlog.Log, want []events.Event, ids []string) re
 		must(err)
 		r.Ended++
 	}
-	last, err := log.Reach(ctx, "r", 1, func(key string) error {
+	last, err := log.Archive.Reach(ctx, "r", 1, func(key string) error {
 		if !strings.Contains(key, "/log/") {
 			r.Keys = append(r.Keys, key)
 		}
@@ -218,7 +218,7 @@ func read(t *testing.T, log *eventlog.Log, want []events.Event, ids []string) re
 	}
 	sealed, err := log.Segments(ctx, "r")
 	must(err)
-	r.Findings, err = log.VerifyArchive(ctx, "r", sealed)
+	r.Findings, err = log.Archive.Verify(ctx, "r", sealed)
 	must(err)
 	return r
 }

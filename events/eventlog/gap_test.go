@@ -36,7 +36,7 @@ func TestGapsOfTheCatalogue(t *testing.T) {
 		return stored.Seq
 	}
 	reach := func() error {
-		_, err := log.Reach(t.Context(), events.Catalogue, 1, func(string) error { return nil })
+		_, err := log.Archive.Reach(t.Context(), events.Catalogue, 1, func(string) error { return nil })
 		return err
 	}
 	first := state(events.WeightsActivatedType, "small", "1", events.WeightsActivated{Version: 1, Replica: "a"})

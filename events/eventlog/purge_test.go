@@ -41,7 +41,7 @@ func TestPurgeEnded(t *testing.T) {
 		ids = append(ids, group...)
 		open := events.RolloutID(events.GroupID(int64(100+round)), 0)
 		link(t, log, "r", events.RolloutStartedType, open, events.RolloutStarted{Group: events.GroupID(int64(100 + round))})
-		if _, err := log.PurgeEnded(t.Context(), "r"); err != nil { // of earlier rounds, what had room until now
+		if _, err := log.Archive.PurgeEnded(t.Context(), "r"); err != nil { // of earlier rounds, what had room until now
 			t.Fatal(err)
 		}
 		for _, id := range group {
@@ -53,10 +53,10 @@ func TestPurgeEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		purgeAndDie(t, log, "r", round%4)
-		if n, err := log.PurgeEnded(t.Context(), "r"); err != nil || n > len(group) {
+		if n, err := log.Archive.PurgeEnded(t.Context(), "r"); err != nil || n > len(group) {
 			t.Fatalf("round %d: %d rollouts, %v", round, n, err)
 		}
-		if n, err := log.PurgeEnded(t.Context(), "r"); err != nil || n != 0 {
+		if n, err := log.Archive.PurgeEnded(t.Context(), "r"); err != nil || n != 0 {
 			t.Fatalf("round %d, again: %d rollouts, %v", round, n, err)
 		}
 		stated(t, log, "r")
@@ -112,7 +112,7 @@ func TestPurgeEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+	if findings, err := log.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 		t.Errorf("%v: %v", err, findings)
 	}
 	empty := elsewhere(t, log)
@@ -150,7 +150,7 @@ func purgeAndDie(t *testing.T, log *eventlog.Log, run string, requests int) {
 		t.Fatal(err)
 	}
 	defer sub.Unsubscribe()
-	if _, err := log.PurgeEnded(ctx, run); err != nil && ctx.Err() == nil {
+	if _, err := log.Archive.PurgeEnded(ctx, run); err != nil && ctx.Err() == nil {
 		t.Fatal(err)
 	}
 }
@@ -176,7 +176,7 @@ func restoreAndDie(t *testing.T, log *eventlog.Log, run string, sealed []events.
 func stated(t *testing.T, log *eventlog.Log, run string) {
 	t.Helper()
 	for range 3 {
-		fact, err := log.PurgedFact(t.Context(), run)
+		fact, err := log.Archive.PurgedFact(t.Context(), run)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +201,7 @@ func TestPurgeWhatIsNotAsArchived(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := messages(t, log, "r")
-	if n, err := log.PurgeEnded(t.Context(), "r"); err == nil || n != 0 {
+	if n, err := log.Archive.PurgeEnded(t.Context(), "r"); err == nil || n != 0 {
 		t.Errorf("%d rollouts left the stream, %v", n, err)
 	}
 	if got := messages(t, log, "r"); got != want {
@@ -233,7 +233,7 @@ func TestRunsThatKeepAll(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := messages(t, log, "r")
-			if n, err := log.PurgeEnded(t.Context(), "r"); err != nil || n != 0 {
+			if n, err := log.Archive.PurgeEnded(t.Context(), "r"); err != nil || n != 0 {
 				t.Errorf("%d rollouts, %v", n, err)
 			}
 			stream, err := log.JetStream().Stream(t.Context(), events.RunStream("r"))
@@ -268,12 +268,12 @@ func TestPurgeIsRepeated(t *testing.T) {
 				t.Fatal(err)
 			}
 			line.Lose("stream_purge_response", lost)
-			n, err := log.PurgeEnded(t.Context(), run)
+			n, err := log.Archive.PurgeEnded(t.Context(), run)
 			if (err == nil) != (lost == 1) || lost == 1 && n != len(group) {
 				t.Errorf("%s: %d of %d rollouts left the stream, %v", run, n, len(group), err)
 			}
 			for range 4 {
-				_, err = log.PurgeEnded(t.Context(), run)
+				_, err = log.Archive.PurgeEnded(t.Context(), run)
 			}
 			if fill, sized := log.Fill(t.Context(), run); err != nil || sized != nil || fill >= eventlog.PurgeAt {
 				t.Errorf("%s: it is %.2f full, %v, %v", run, fill, err, sized)

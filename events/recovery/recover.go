@@ -29,7 +29,7 @@ func Recover(ctx context.Context, log *eventlog.Log, run string, alone func(ctx 
 	if known, err := knows(ctx, log, run); err != nil || !known {
 		return r, errors.Join(err, fmt.Errorf("neither log nor store know a run %q: %w", run, eventlog.ErrNotFound))
 	}
-	if r.Found, err = Compare(ctx, log, run, Objects); err != nil || len(r.Found) == 0 {
+	if r.Found, err = Compare(ctx, log.Archive, run, Objects); err != nil || len(r.Found) == 0 {
 		return r, err
 	}
 	has := func(kinds ...Kind) bool {
@@ -45,7 +45,7 @@ func Recover(ctx context.Context, log *eventlog.Log, run string, alone func(ctx 
 			return r, err
 		}
 	}
-	r.Left, err = Compare(ctx, log, run, Objects)
+	r.Left, err = Compare(ctx, log.Archive, run, Objects)
 	return r, err
 }
 
@@ -73,7 +73,7 @@ func (r *Report) segments(ctx context.Context, log *eventlog.Log) error {
 		return err
 	}
 	for _, s := range sealed {
-		err := readSegment(ctx, log, r.Run, s)
+		err := readSegment(ctx, log.Reader, r.Run, s)
 		if wrong(err) {
 			err = r.segment(ctx, log, s)
 		}
@@ -87,7 +87,7 @@ func (r *Report) segments(ctx context.Context, log *eventlog.Log) error {
 func (r *Report) segment(ctx context.Context, log *eventlog.Log, s events.SegmentSealed) error {
 	w := storage.NewSegmentWriter(r.Run, s.Previous)
 	next := s.First
-	err := log.Records(ctx, r.Run, s.First, func(record storage.Record) error {
+	err := log.Archive.Records(ctx, r.Run, s.First, func(record storage.Record) error {
 		if next > s.Last || uint64(record.Sequence) != next {
 			return errFull
 		}
@@ -125,7 +125,7 @@ func (r *Report) stream(ctx context.Context, log *eventlog.Log, alone func(ctx c
 		sealed = stored
 	}
 	for _, s := range sealed {
-		if err := readSegment(ctx, log, r.Run, s); wrong(err) {
+		if err := readSegment(ctx, log.Reader, r.Run, s); wrong(err) {
 			return nil // it is left
 		} else if err != nil {
 			return err

@@ -25,7 +25,7 @@ func Restore(ctx context.Context, log *eventlog.Log, run string, sealed []events
 	if len(sealed) == 0 {
 		return 0, fmt.Errorf("run %s: nothing of it is archived: %w", run, eventlog.ErrNotFound)
 	}
-	settings, err := archivedSettings(ctx, log, run, sealed[0])
+	settings, err := archivedSettings(ctx, log.Reader, run, sealed[0])
 	if err != nil {
 		return 0, err
 	}
@@ -44,14 +44,14 @@ func Restore(ctx context.Context, log *eventlog.Log, run string, sealed []events
 			return count, fmt.Errorf("restore run %s: %w", run, err)
 		}
 	}
-	return count, log.Show(ctx, run)
+	return count, log.Restorer.Show(ctx, run)
 }
 
 // begin sees to it that there is a hidden stream that holds a beginning of the archive and nothing else, and gives its last sequence.
 func begin(ctx context.Context, log *eventlog.Log, run string, settings runfile.Log, sealed []events.SegmentSealed) (last uint64, err error) {
 	in, hidden, err := log.Look(ctx, run)
 	if errors.Is(err, eventlog.ErrNotFound) {
-		if err := log.MakeHidden(ctx, run, settings); err != nil {
+		if err := log.Restorer.MakeHidden(ctx, run, settings); err != nil {
 			return 0, err
 		}
 		in, hidden, err = log.Look(ctx, run) // somebody else may have made it
@@ -59,7 +59,7 @@ func begin(ctx context.Context, log *eventlog.Log, run string, settings runfile.
 	if err != nil {
 		return 0, err
 	}
-	differs, err := log.Differs(ctx, run, sealed)
+	differs, err := log.Archive.Differs(ctx, run, sealed)
 	if err == nil && differs != "" {
 		err = fmt.Errorf("%w, and nothing was restored: %s", eventlog.ErrForked, differs)
 	}
@@ -73,13 +73,13 @@ func begin(ctx context.Context, log *eventlog.Log, run string, settings runfile.
 	case hidden:
 		return in.LastSeq, nil
 	}
-	if err := log.Hide(ctx, run); err != nil {
+	if err := log.Restorer.Hide(ctx, run); err != nil {
 		return 0, err
 	}
 	now, _, err := log.Look(ctx, run)
 	if err == nil && now.LastSeq != in.LastSeq {
 		err = fmt.Errorf("run %s went on from sequence %d to %d while it was compared with its archive: %w", run, in.LastSeq, now.LastSeq, eventlog.ErrForked)
-		err = errors.Join(err, log.Show(context.WithoutCancel(ctx), run))
+		err = errors.Join(err, log.Restorer.Show(context.WithoutCancel(ctx), run))
 	}
 	return in.LastSeq, err
 }
@@ -91,7 +91,7 @@ func fill(ctx context.Context, log *eventlog.Log, run string, settings runfile.L
 			continue
 		}
 		if settings.Forgets() { // what had left the stream before the segment was made would not fit
-			if err := log.PurgeRestored(ctx, run, sealed[:i]); err != nil {
+			if err := log.Restorer.PurgeRestored(ctx, run, sealed[:i]); err != nil {
 				return count, err
 			}
 		}
@@ -106,7 +106,7 @@ func fill(ctx context.Context, log *eventlog.Log, run string, settings runfile.L
 			if uint64(r.Sequence) <= last {
 				continue
 			}
-			if err := log.Put(ctx, run, r); err != nil {
+			if err := log.Restorer.Put(ctx, run, r); err != nil {
 				return count, fmt.Errorf("sequence %d: %w", r.Sequence, err)
 			}
 			count++
@@ -116,7 +116,7 @@ func fill(ctx context.Context, log *eventlog.Log, run string, settings runfile.L
 }
 
 // archivedSettings are the settings of an archived run's log; the defaults where it does not begin with its opening.
-func archivedSettings(ctx context.Context, log *eventlog.Log, run string, first events.SegmentSealed) (settings runfile.Log, err error) {
+func archivedSettings(ctx context.Context, log eventlog.Reader, run string, first events.SegmentSealed) (settings runfile.Log, err error) {
 	e, err := firstEvent(ctx, log, run, first)
 	if errors.Is(err, events.ErrMalformed) || errors.Is(err, events.ErrSubject) || err == nil && e.Type != events.RunOpenedType {
 		return settings, nil
@@ -128,7 +128,7 @@ func archivedSettings(ctx context.Context, log *eventlog.Log, run string, first 
 	return opened.Config.Log, err
 }
 
-func firstEvent(ctx context.Context, log *eventlog.Log, run string, s events.SegmentSealed) (e events.Event, err error) {
+func firstEvent(ctx context.Context, log eventlog.Reader, run string, s events.SegmentSealed) (e events.Event, err error) {
 	segment, err := log.ReadSegment(ctx, run, s)
 	if err != nil {
 		return e, err

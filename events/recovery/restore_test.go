@@ -95,7 +95,7 @@ func (r *lostRun) seal() {
 
 func (r *lostRun) stream() (records []storage.Record) {
 	r.Helper()
-	err := r.log.Records(r.Context(), "r", 1, func(one storage.Record) error { records = append(records, one); return nil })
+	err := r.log.Archive.Records(r.Context(), "r", 1, func(one storage.Record) error { records = append(records, one); return nil })
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestRestoreBesideServices(t *testing.T) {
 		}
 	}
 	r.state("open")
-	if findings, err := recovery.Compare(t.Context(), r.log, "r", recovery.Objects); err != nil || len(findings) > 0 {
+	if findings, err := recovery.Compare(t.Context(), r.log.Archive, "r", recovery.Objects); err != nil || len(findings) > 0 {
 		t.Errorf("%v, %v", findings, err)
 	}
 }
@@ -286,7 +286,7 @@ func TestRestoreOfAFork(t *testing.T) {
 			if n := len(r.stream()); n != before {
 				t.Errorf("the stream has %d events, and had %d", n, before)
 			}
-			findings, err := recovery.Compare(t.Context(), r.log, "r", recovery.Objects)
+			findings, err := recovery.Compare(t.Context(), r.log.Archive, "r", recovery.Objects)
 			if err != nil || !slices.ContainsFunc(findings, func(f recovery.Finding) bool {
 				return f.Kind == recovery.Fork && strings.Contains(f.Found, "sequence 11:")
 			}) {

@@ -128,7 +128,7 @@ func TestRunOfManyTimesItsStream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+		if findings, err := log.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 			t.Errorf("%v: %v", err, findings)
 		}
 	})

@@ -159,7 +159,7 @@ func TestOpenRunIsArchived(t *testing.T) {
 		if again, err := log.Segments(t.Context(), "r"); err != nil || len(again) != len(sealed) {
 			t.Errorf("%v: %d segments where there were %d", err, len(again), len(sealed))
 		}
-		if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+		if findings, err := log.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 			t.Errorf("%v: %v", err, findings)
 		}
 		stop()

@@ -62,7 +62,7 @@ func stated(t *testing.T, log *eventlog.Log) events.LogPurged {
 		if said, err = events.Data[events.LogPurged](last); err != nil {
 			t.Fatal(err)
 		}
-		if fact, err := log.PurgedFact(t.Context(), "r"); err == nil && fact == nil {
+		if fact, err := log.Archive.PurgedFact(t.Context(), "r"); err == nil && fact == nil {
 			return said
 		}
 	}
@@ -109,7 +109,7 @@ func TestPurgedAndNotStated(t *testing.T) {
 		if _, err := log.Seal(t.Context(), "r", true); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := log.PurgeEnded(t.Context(), "r"); err != nil || n == 0 {
+		if n, err := log.Archive.PurgeEnded(t.Context(), "r"); err != nil || n == 0 {
 			t.Fatalf("%d rollouts, %v", n, err)
 		}
 		a := &killed{t: t, log: log}

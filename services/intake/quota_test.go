@@ -119,7 +119,7 @@ func TestDeadLettersExpire(t *testing.T) {
 	}
 	reaches := func() bool {
 		found := false
-		if _, err := log.Reach(t.Context(), events.Catalogue, 1, func(key string) error {
+		if _, err := log.Archive.Reach(t.Context(), events.Catalogue, 1, func(key string) error {
 			found = found || key == body
 			return nil
 		}); err != nil {

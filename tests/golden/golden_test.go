@@ -72,11 +72,11 @@ func restored(t *testing.T, name string) *recording {
 // whole checks that the archive is what was recorded.
 func (r *recording) whole() {
 	r.Helper()
-	findings, err := r.log.VerifyArchive(r.Context(), r.run, r.sealed)
+	findings, err := r.log.Archive.Verify(r.Context(), r.run, r.sealed)
 	if err != nil || len(findings) > 0 {
 		r.Errorf("the archive: %v %v", findings, err)
 	}
-	objects, err := recovery.VerifyObjects(r.Context(), r.log, r.run, r.sealed, nil)
+	objects, err := recovery.VerifyObjects(r.Context(), r.log.Reader, r.run, r.sealed, nil)
 	if err != nil || len(objects.Findings) > 0 || objects.Count == 0 {
 		r.Errorf("%d objects: %v %v", objects.Count, objects.Findings, err)
 	}
