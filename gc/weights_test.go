@@ -295,7 +295,7 @@ func TestCollectWeightsBesidePublishers(t *testing.T) {
 	offering, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() {
-		_, _ = l.log.Submit(offering, eventlog.Submission{Run: events.Catalogue, Type: events.WeightsSubmittedType, Entity: "p", Data: queued, ID: "q"})
+		_, _ = l.log.Submitter.Submit(offering, eventlog.Submission{Run: events.Catalogue, Type: events.WeightsSubmittedType, Entity: "p", Data: queued, ID: "q"})
 	}()
 	natstest.Eventually(t, "the submission waits", func() bool {
 		waits := false

@@ -187,7 +187,7 @@ func TestContinueRepeated(t *testing.T) {
 	dying, die := context.WithCancel(t.Context())
 	var calls sync.WaitGroup
 	calls.Go(func() {
-		_, _ = r.Log.Submit(dying, eventlog.Submission{Run: "second", Type: events.RunOpenedType, Entity: "second", Data: events.RunOpened{Config: cfg, Continues: learnt}, ID: "died"})
+		_, _ = r.Log.Submitter.Submit(dying, eventlog.Submission{Run: "second", Type: events.RunOpenedType, Entity: "second", Data: events.RunOpened{Config: cfg, Continues: learnt}, ID: "died"})
 	})
 	env := servicetest.Env(t, r.Log)
 	servicetest.Start(t, func(ctx context.Context) error { return intake.Run(ctx, env) })

@@ -38,9 +38,9 @@ const (
 type Log struct {
 	Reader
 	Appender
-	Submitter
-	Archive  Archive
-	Restorer Restorer
+	Submitter Submitter
+	Archive   Archive
+	Restorer  Restorer
 	Streams
 }
 

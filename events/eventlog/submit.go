@@ -155,7 +155,7 @@ func (l Submitter) publishSubmission(ctx context.Context, msg *nats.Msg) (droppe
 // SubmittedBody reads the body of a submission, and fetches it from the store when the submission refers to a blob by its digest. What
 // is wrong with a reference is an events.ErrMalformed, which quotes the reference alone, or an error of package storage:
 // ErrNotFound, ErrCorrupt, ErrTooLarge.
-func (l Submitter) SubmittedBody(ctx context.Context, h nats.Header, body []byte) ([]byte, error) {
+func SubmittedBody(ctx context.Context, store storage.Store, h nats.Header, body []byte) ([]byte, error) {
 	if len(h[events.HeaderDataRef]) == 0 {
 		return body, nil
 	}
@@ -169,7 +169,7 @@ func (l Submitter) SubmittedBody(ctx context.Context, h nats.Header, body []byte
 	if ref.Size > maxSubmission {
 		return nil, fmt.Errorf("%s: %w: %d bytes (limit %d)", ref.Key, storage.ErrTooLarge, ref.Size, maxSubmission)
 	}
-	return storage.GetBlob(ctx, l.store, ref)
+	return storage.GetBlob(ctx, store, ref)
 }
 
 // maxSubmission bounds what an outsider may hand in as one fact.

@@ -38,6 +38,7 @@ const (
 type Dashboard struct {
 	ctx       context.Context
 	log       *eventlog.Log
+	intake    eventlog.Submitter
 	logger    *slog.Logger
 	keys      keys
 	shelf     *shelf[runState]
@@ -71,7 +72,7 @@ func New(ctx context.Context, env pipeline.Env, access Access, tokenText func(id
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
 	d := &Dashboard{
-		ctx: ctx, log: env.Log, logger: env.Logger, keys: newKeys(access), shelf: newShelf(ctx, env.Log, newRunState, (*runState).apply),
+		ctx: ctx, log: env.Log, intake: env.Log.Submitter, logger: env.Logger, keys: newKeys(access), shelf: newShelf(ctx, env.Log, newRunState, (*runState).apply),
 		catalogue: newShelf(ctx, env.Log, newCatalogue, (*catalogue).apply), fleet: hear(ctx, env),
 		evals: newShelf(ctx, env.Log, evaluation.NewRecorded, (*evaluation.Recorded).Take), figures: figures,
 		streams: make(chan struct{}, maxStreams), reads: make(chan struct{}, maxReads), mux: http.NewServeMux(), pages: pages,

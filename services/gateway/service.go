@@ -35,6 +35,7 @@ func DefaultOptions() Options {
 // rollout, and one that died is missed by nobody.
 type Gateway struct {
 	log     *eventlog.Log
+	intake  eventlog.Submitter
 	logger  *slog.Logger
 	servers *fleet.Fleet
 	twins   twins
@@ -62,7 +63,7 @@ func New(env pipeline.Env, servers *fleet.Fleet, opts Options) (*Gateway, error)
 		return nil, fmt.Errorf("gateway: %d slots, %d waiting: slots must be positive", opts.Slots, opts.Waiting)
 	}
 	g := &Gateway{
-		log: env.Log, logger: env.Logger, tenants: tenants, metrics: m, gate: newGate(opts.Slots, opts.Waiting, m),
+		log: env.Log, intake: env.Log.Submitter, logger: env.Logger, tenants: tenants, metrics: m, gate: newGate(opts.Slots, opts.Waiting, m),
 		servers: servers, memory: newMemory(), mux: http.NewServeMux(), counts: make(chan struct{}, mostCounts),
 	}
 	g.mux.HandleFunc("GET /healthz", g.health)

@@ -288,7 +288,7 @@ func TestConcurrentIntakes(t *testing.T) {
 		go func() {
 			done <- func() error {
 				ctx := t.Context()
-				_, err := log.Submit(ctx, eventlog.Submission{Run: "race", Type: events.RunOpenedType, Entity: "race", Data: events.RunOpened{Config: func() runfile.RunConfig {
+				_, err := log.Submitter.Submit(ctx, eventlog.Submission{Run: "race", Type: events.RunOpenedType, Entity: "race", Data: events.RunOpened{Config: func() runfile.RunConfig {
 					cfg := servicetest.Config("a")
 					cfg.Seed = int64(i % 2)
 					return cfg
@@ -297,7 +297,7 @@ func TestConcurrentIntakes(t *testing.T) {
 					return err
 				}
 				for j := range facts {
-					_, err := log.Submit(ctx, eventlog.Submission{
+					_, err := log.Submitter.Submit(ctx, eventlog.Submission{
 						Run: "r", Type: events.RolloutAnnotatedType, Entity: "g000001-0", ID: fmt.Sprintf("%d-%d", i, j),
 						Data: events.RolloutAnnotated{Text: fmt.Sprint(i, j)},
 					})

@@ -379,7 +379,7 @@ func TestForgedEnds(t *testing.T) {
 	ended := servicetest.Finished(t, p.log.Store(), "r", m.Rollout, p.recorded(m))
 	ended.Verify, ended.Workspace = true, &other
 	submit := func(typ events.Type, data any) error {
-		_, err := p.log.Submit(t.Context(), eventlog.Submission{Run: "r", Type: typ, Entity: m.Rollout, Data: data, ID: rand.Text(), Source: "gateway/everybody"})
+		_, err := p.log.Submitter.Submit(t.Context(), eventlog.Submission{Run: "r", Type: typ, Entity: m.Rollout, Data: data, ID: rand.Text(), Source: "gateway/everybody"})
 		return err
 	}
 	if err := submit(events.RolloutFinishedType, ended); err == nil || !strings.Contains(err.Error(), "workspace") {

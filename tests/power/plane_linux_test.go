@@ -225,7 +225,7 @@ func (p *plane) check(ctx context.Context, known []answer) (f findings, err erro
 func (p *plane) outsiders(ctx context.Context, known []answer) error {
 	old := lastOpened(known, 3*openRuns)
 	for _, run := range old[:max(0, len(old)-openRuns)] {
-		if _, err := p.log.Submit(ctx, eventlog.Submission{Run: run, Type: events.RunClosedType, Entity: run, Data: events.RunClosed{}, ID: "close"}); err != nil {
+		if _, err := p.log.Submitter.Submit(ctx, eventlog.Submission{Run: run, Type: events.RunClosedType, Entity: run, Data: events.RunClosed{}, ID: "close"}); err != nil {
 			return err
 		}
 	}
@@ -280,7 +280,7 @@ func (p *plane) user(ctx context.Context, run string, user int) error {
 }
 
 func (p *plane) submit(ctx context.Context, s eventlog.Submission, opens bool) error {
-	a, err := p.log.Submit(ctx, s)
+	a, err := p.log.Submitter.Submit(ctx, s)
 	if err != nil {
 		return err
 	}
