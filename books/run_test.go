@@ -236,7 +236,7 @@ func TestQuarters(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	log := natstest.Log(t)
-	if err := log.EnsureRun(t.Context(), "r"); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), "r"); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {

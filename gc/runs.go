@@ -57,7 +57,7 @@ func RetireRuns(ctx context.Context, log *eventlog.Log, keep StreamRetention, re
 			last, err = archiveRest(ctx, log, r.Run, err)
 		}
 		if err == nil && remove {
-			err = log.DeleteArchived(ctx, r.Run, last)
+			err = log.Streams.DeleteArchived(ctx, r.Run, last)
 			r.Deleted = err == nil
 		}
 		if ctx.Err() != nil {

@@ -88,7 +88,7 @@ func TestLateFactIsNotDeleted(t *testing.T) {
 		return servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutAnnotatedType, "g000001-0", id, events.RolloutAnnotated{Text: "late"}))
 	}
 	late := note("1")
-	if err := log.DeleteArchived(t.Context(), "r", last); !errors.Is(err, eventlog.ErrNotArchived) {
+	if err := log.Streams.DeleteArchived(t.Context(), "r", last); !errors.Is(err, eventlog.ErrNotArchived) {
 		t.Errorf("a stream that has grown: %v", err)
 	}
 	later := note("2") // the stream is shown again
@@ -101,7 +101,7 @@ func TestLateFactIsNotDeleted(t *testing.T) {
 	if last, err = log.Archive.Deletable(t.Context(), "r"); err != nil {
 		t.Fatal(err)
 	}
-	if err := log.DeleteArchived(t.Context(), "r", last); err != nil {
+	if err := log.Streams.DeleteArchived(t.Context(), "r", last); err != nil {
 		t.Error(err)
 	}
 	if all := servicetest.All(t, log, "r"); all[len(all)-1].ID != later.ID {

@@ -61,7 +61,7 @@ func TestStreamAtItsLimit(t *testing.T) {
 	}
 	w.eventually(health.LogRefusesWrites, false)
 
-	if err := w.log.EnsureStreams(t.Context()); err != nil {
+	if err := w.log.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	limit(t, js, events.IntakeStream, 64<<10)

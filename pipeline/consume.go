@@ -32,7 +32,7 @@ type ensure func(ctx context.Context) (jetstream.Consumer, error)
 // serve works on one consumer of the topology table until the context ends, among others of a group.
 func (s *effectService) serve(ctx context.Context, group *sync.WaitGroup, spec topology.ConsumerSpec, route string) {
 	s.serveWith(ctx, group, spec, func(ctx context.Context) (jetstream.Consumer, error) {
-		return s.env.Log.EnsureConsumer(ctx, spec, route)
+		return s.env.Log.Streams.EnsureConsumer(ctx, spec, route)
 	})
 }
 
@@ -62,7 +62,7 @@ func (s *effectService) consume(ctx context.Context, spec topology.ConsumerSpec,
 	var current atomic.Value
 	subscriber := jetpubsub.NewSubscriber(jetpubsub.Config{
 		Conn: s.env.Log.JetStream().Conn(), Slots: s.slots.Tenant(tenantOf(spec)), Gone: unserved, Grace: graceTime, HandOver: handOver,
-		Requests: s.env.Log.Requests(requesterOf(spec)),
+		Requests: s.env.Log.Streams.Requests(requesterOf(spec)),
 		Ensure: func(ctx context.Context, _ string) (jetstream.Consumer, error) {
 			c, err := ensure(ctx)
 			if err == nil {

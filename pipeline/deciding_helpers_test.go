@@ -134,7 +134,7 @@ func deciding(t testing.TB, env Env, d Deciding) *service {
 // openRun makes a run as the intake does.
 func openRun(t testing.TB, log *eventlog.Log, run string) {
 	t.Helper()
-	if err := log.EnsureRun(t.Context(), run); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	opened, err := events.New(run, events.RunOpenedType, run, "0", events.RunOpened{Config: runfile.DefaultRunConfig()})

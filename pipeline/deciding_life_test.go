@@ -143,7 +143,7 @@ func TestDeletedRunLeavesNothing(t *testing.T) {
 		openGroup(t, log, 1, "")
 		answer(t, log, 1)
 		closeRun(t, log, testRun)
-		if err := log.DeleteRun(t.Context(), testRun); err != nil {
+		if err := log.Streams.DeleteRun(t.Context(), testRun); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Minute)

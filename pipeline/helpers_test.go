@@ -35,7 +35,7 @@ func newPlane(t testing.TB) *plane {
 	t.Helper()
 	p := &plane{server: natstest.Server(t), store: natstest.Store(t)}
 	p.log = p.connect(t, natstest.Connect(t, p.server))
-	if err := p.log.EnsureStreams(t.Context()); err != nil {
+	if err := p.log.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -88,7 +88,7 @@ func (p *plane) open(t testing.TB, run string) {
 
 func (p *plane) openAs(t testing.TB, run string, cfg runfile.RunConfig) {
 	t.Helper()
-	if err := p.log.EnsureRun(t.Context(), run); err != nil {
+	if err := p.log.Streams.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	p.append(t, event(t, run, events.RunOpenedType, run, "0", events.RunOpened{Config: cfg}))

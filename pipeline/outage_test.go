@@ -159,7 +159,7 @@ func TestOutageIsStated(t *testing.T) {
 		p.open(t, "idle")
 		p.finish(t, testRun, 0, 5)
 		env := p.env(t, "")
-		monitor, err := health.New(health.Options{Log: env.Log, Logger: env.Logger})
+		monitor, err := health.New(health.Options{Log: env.Log.Streams, Conn: env.Log.Conn(), Logger: env.Logger})
 		if err != nil {
 			t.Fatal(err)
 		}

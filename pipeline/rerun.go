@@ -133,7 +133,7 @@ func (w *rerun) open() error {
 		}
 	}
 	slices.SortFunc(w.deciders, func(a, b *redecider) int { return cmp.Compare(a.source, b.source) })
-	if err := w.Log.EnsureRunFor(w.ctx, w.To, w.Config.Log); err != nil {
+	if err := w.Log.Streams.EnsureRunFor(w.ctx, w.To, w.Config.Log); err != nil {
 		return err
 	}
 	return w.lookBack()

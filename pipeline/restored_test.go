@@ -18,7 +18,7 @@ import (
 func TestRestoreBesideADecider(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
-		if err := log.EnsureStreams(t.Context()); err != nil {
+		if err := log.Streams.Ensure(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		openRun(t, log, testRun)
@@ -37,7 +37,7 @@ func TestRestoreBesideADecider(t *testing.T) {
 		if err := AwaitNoDecider(impatient, log, testRun); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a decider holds its lease: %v", err)
 		}
-		if err := log.DeleteRun(t.Context(), testRun); err != nil {
+		if err := log.Streams.DeleteRun(t.Context(), testRun); err != nil {
 			t.Fatal(err)
 		}
 		sealed, err := log.Segments(t.Context(), testRun)

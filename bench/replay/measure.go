@@ -145,7 +145,7 @@ func (p *plane) measureArchive(ctx context.Context, r *Result, progress func(str
 	for _, s := range sealed {
 		r.ArchiveBytes += s.Segment.Size
 	}
-	if err := p.log.DeleteRun(ctx, run); err != nil {
+	if err := p.log.Streams.DeleteRun(ctx, run); err != nil {
 		return err
 	}
 	progress(fmt.Sprintf("folding %d segments, and reading them barely", len(sealed)))

@@ -58,7 +58,7 @@ func startPlane(ctx context.Context, files string) (p *plane, err error) {
 	if p.log, err = eventlog.New(p.conn, p.store); err != nil {
 		return p, err
 	}
-	return p, p.log.EnsureStreams(ctx)
+	return p, p.log.Streams.Ensure(ctx)
 }
 
 func (p *plane) objects() string { return filepath.Join(p.dir, "objects") }
@@ -95,7 +95,7 @@ func config(rollouts int) (cfg runfile.RunConfig, recorded int) {
 // record lets the services decide on a run until it closes itself. It gives the rollouts that were trained.
 func (p *plane) record(ctx context.Context, o Options) (recorded int, err error) {
 	cfg, recorded := config(o.Rollouts)
-	if err := errors.Join(cfg.Validate(), p.log.EnsureRun(ctx, run)); err != nil {
+	if err := errors.Join(cfg.Validate(), p.log.Streams.EnsureRun(ctx, run)); err != nil {
 		return 0, err
 	}
 	for _, where := range []string{run, events.Catalogue} {

@@ -28,7 +28,7 @@ func TestLostRunsAreShown(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"archived", "other"} {
-		if err := r.Log.DeleteRun(t.Context(), name); err != nil {
+		if err := r.Log.Streams.DeleteRun(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -35,7 +35,7 @@ func (r *stored) archivedRun(run string, shared storage.Ref) (own storage.Ref, t
 	if _, err := r.Log.Seal(r.T.Context(), run, true); err != nil {
 		r.T.Fatal(err)
 	}
-	if err := r.Log.DeleteRun(r.T.Context(), run); err != nil {
+	if err := r.Log.Streams.DeleteRun(r.T.Context(), run); err != nil {
 		r.T.Fatal(err)
 	}
 	return own, trajectory
@@ -158,7 +158,7 @@ func TestGCRetentionFile(t *testing.T) {
 	}
 	cfg := servicetest.Config("fix-a")
 	for name, opened := range map[string]events.RunOpened{"next": {Config: cfg, Continues: &events.Continued{Run: "continued"}}, "again": {Config: cfg, Replays: &events.Replayed{Run: "replayed"}}} {
-		if err := r.Log.EnsureRun(t.Context(), name); err != nil {
+		if err := r.Log.Streams.EnsureRun(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 		for _, on := range []string{name, events.Catalogue} {

@@ -154,7 +154,7 @@ func everything(t *testing.T) *stored {
 	if _, err := r.Log.Seal(t.Context(), "past", true); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Log.DeleteRun(t.Context(), "past"); err != nil {
+	if err := r.Log.Streams.DeleteRun(t.Context(), "past"); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -89,7 +89,7 @@ func TestBehaviourIsShown(t *testing.T) {
 	if _, err := r.Log.Seal(t.Context(), "first", true); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Log.DeleteRun(t.Context(), "first"); err != nil {
+	if err := r.Log.Streams.DeleteRun(t.Context(), "first"); err != nil {
 		t.Fatal(err)
 	}
 	if archived := show("--behaviour"); !strings.Contains(archived, "is lost") || !strings.HasSuffix(archived, table) {

@@ -134,7 +134,7 @@ func TestContinueArchived(t *testing.T) {
 	if _, err := r.Log.Seal(t.Context(), "first", true); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Log.DeleteRun(t.Context(), "first"); err != nil {
+	if err := r.Log.Streams.DeleteRun(t.Context(), "first"); err != nil {
 		t.Fatal(err)
 	}
 	file := clitest.Write(t, t.TempDir()+"/run.yaml", "policy: small\nendpoint: builtin\nmin_verifier: in-process-without-canaries\ncurriculum: {}\nadvantage: {estimator: rae, params: {decay: 0.5}}\nshaping: {soft_overlong: {max_tokens: 1000, buffer: 10}}\n")

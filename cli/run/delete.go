@@ -31,5 +31,5 @@ func deleteRun(ctx context.Context, log *eventlog.Log, run string) error {
 	if err != nil {
 		return err
 	}
-	return log.DeleteArchived(ctx, run, last)
+	return log.Streams.DeleteArchived(ctx, run, last)
 }

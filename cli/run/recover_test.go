@@ -34,7 +34,7 @@ type damaged struct {
 func damage(t *testing.T, sealed bool, do func(log *eventlog.Log)) damaged {
 	t.Helper()
 	return damaged{t, clitest.Held(t, func(log *eventlog.Log) {
-		if err := log.EnsureRun(t.Context(), "first"); err != nil {
+		if err := log.Streams.EnsureRun(t.Context(), "first"); err != nil {
 			t.Fatal(err)
 		}
 		state := func(typ events.Type, entity string, data any) events.Event {
@@ -95,7 +95,7 @@ func (d damaged) audit() (output string, code int) {
 
 func deleteStream(t *testing.T) func(log *eventlog.Log) {
 	return func(log *eventlog.Log) {
-		if err := log.DeleteRun(t.Context(), "first"); err != nil {
+		if err := log.Streams.DeleteRun(t.Context(), "first"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -40,7 +40,7 @@ func TestStepsOfARunThatIsGone(t *testing.T) {
 	if _, err := r.Log.Seal(t.Context(), "first", true); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Log.DeleteRun(t.Context(), "first"); err != nil {
+	if err := r.Log.Streams.DeleteRun(t.Context(), "first"); err != nil {
 		t.Fatal(err)
 	}
 	if after := steps("--json", "--follow"); after != before {

@@ -178,7 +178,7 @@ func TestShow(t *testing.T) {
 	if _, err := r.Log.Seal(t.Context(), "first", true); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Log.DeleteRun(t.Context(), "first"); err != nil {
+	if err := r.Log.Streams.DeleteRun(t.Context(), "first"); err != nil {
 		t.Fatal(err)
 	}
 	if after := show(ids[0]); after != before {

@@ -20,7 +20,7 @@ import (
 func openLog(t testing.TB) *eventlog.Log {
 	t.Helper()
 	log := natstest.Log(t)
-	if err := log.EnsureRun(t.Context(), run); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	return log
@@ -236,7 +236,7 @@ func TestFullStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.EnsureRun(t.Context(), run); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	acked := &acknowledged{events: map[uint64]events.Event{}}
@@ -270,12 +270,12 @@ func TestReservedRunNames(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t)
 	for _, name := range []string{"_", "IN", "DEAD", "", "a.b", "a b", "a*", ">", strings.Repeat("x", 65)} {
-		if err := log.EnsureRun(t.Context(), name); err == nil {
+		if err := log.Streams.EnsureRun(t.Context(), name); err == nil {
 			t.Errorf("a run may be called %q", name)
 		}
 	}
 	for _, name := range []string{"a", "in", "IN-1", "A_b-9", strings.Repeat("x", 64)} {
-		if err := log.EnsureRun(t.Context(), name); err != nil {
+		if err := log.Streams.EnsureRun(t.Context(), name); err != nil {
 			t.Errorf("run %q: %v", name, err)
 		}
 	}
@@ -293,7 +293,7 @@ func TestAppendInFlightIsNoVerdict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := real.EnsureRun(t.Context(), "other"); err != nil {
+	if err := real.Streams.EnsureRun(t.Context(), "other"); err != nil {
 		t.Fatal(err)
 	}
 	// A stream answers only what it knows; this one of the test's own answers first that it is busy, then not.

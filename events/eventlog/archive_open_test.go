@@ -94,7 +94,7 @@ func elsewhere(t *testing.T, log *eventlog.Log) *eventlog.Log {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := empty.EnsureStreams(t.Context()); err != nil {
+	if err := empty.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return empty

@@ -20,7 +20,7 @@ import (
 // recorded makes a run of n annotated rollouts, some with bodies that lie in the store.
 func recorded(t *testing.T, log *eventlog.Log, run string, n int) {
 	t.Helper()
-	if err := log.EnsureRun(t.Context(), run); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	state := func(typ events.Type, entity string, prev uint64, data any) uint64 {
@@ -96,7 +96,7 @@ func TestArchive(t *testing.T) {
 	if _, err := recovery.Restore(t.Context(), log, "r", sealed, nil); err == nil {
 		t.Error("a run was restored over its stream")
 	}
-	if err := log.DeleteRun(t.Context(), "r"); err != nil {
+	if err := log.Streams.DeleteRun(t.Context(), "r"); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "read from the archive", everything(t, log, "r"), want)
@@ -115,7 +115,7 @@ func TestRestoreElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.EnsureStreams(t.Context()); err != nil {
+	if err := log.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	recorded(t, log, "r", 12)
@@ -140,7 +140,7 @@ func TestRestoreElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := empty.EnsureStreams(t.Context()); err != nil {
+	if err := empty.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	sealed, err := recovery.Stored(t.Context(), empty.Store(), "r")

@@ -41,7 +41,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := l.EnsureRun(ctx, "demo"); err != nil {
+	if err := l.Streams.EnsureRun(ctx, "demo"); err != nil {
 		log.Fatal(err)
 	}
 

@@ -41,7 +41,7 @@ type Log struct {
 	Submitter Submitter
 	Archive   Archive
 	Restorer  Restorer
-	Streams
+	Streams   Streams
 }
 
 // Reader reads what is on the log, and what has left a run's stream for its archive.
@@ -140,8 +140,8 @@ var ErrNotFound = errors.New("not found")
 // errNoRun is the ErrNotFound of a run that has no stream.
 var errNoRun = fmt.Errorf("stream %w", ErrNotFound)
 
-// AwaitStreams waits until the fixed streams of the topology table are there, for who may not make them.
-func (l Streams) AwaitStreams(ctx context.Context) error {
+// Await waits until the fixed streams of the topology table are there, for who may not make them.
+func (l Streams) Await(ctx context.Context) error {
 	for _, s := range topology.Streams[1:] {
 		for try := 1; ; try++ {
 			_, err := l.js.Stream(ctx, s.Name)
@@ -159,9 +159,9 @@ func (l Streams) AwaitStreams(ctx context.Context) error {
 	return nil
 }
 
-// EnsureStreams makes the fixed streams of the topology table where they are missing, and gives them the replicas that this Log was told. It waits for
+// Ensure makes the fixed streams of the topology table where they are missing, and gives them the replicas that this Log was told. It waits for
 // servers that are starting.
-func (l Streams) EnsureStreams(ctx context.Context) error {
+func (l Streams) Ensure(ctx context.Context) error {
 	for _, s := range topology.Streams[1:] {
 		if err := l.ensureFixed(ctx, s); err != nil {
 			return err

@@ -109,7 +109,7 @@ func wired(t *testing.T) (w *wire, remote, direct *eventlog.Log) {
 	if direct, err = eventlog.New(natstest.Connect(t, server), store); err != nil {
 		t.Fatal(err)
 	}
-	if err := direct.EnsureRun(t.Context(), run); err != nil {
+	if err := direct.Streams.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	mustAppend(t, remote, note(t, "g000009-0", "a", "before the first one a log looks how far the run is archived"))

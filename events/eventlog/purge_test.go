@@ -23,7 +23,7 @@ func forgetful(t testing.TB, log *eventlog.Log, run string, size runfile.Size) {
 	t.Helper()
 	cfg := runfile.DefaultRunConfig()
 	cfg.Log.MaxBytes, cfg.Log.Keep = size, runfile.KeepOpen
-	if err := log.EnsureRunFor(t.Context(), run, cfg.Log); err != nil {
+	if err := log.Streams.EnsureRunFor(t.Context(), run, cfg.Log); err != nil {
 		t.Fatal(err)
 	}
 	link(t, log, run, events.RunOpenedType, run, events.RunOpened{Config: cfg})
@@ -224,7 +224,7 @@ func TestRunsThatKeepAll(t *testing.T) {
 	for _, keep := range []string{"", runfile.KeepAll} {
 		t.Run("keep "+keep, func(t *testing.T) {
 			log := natstest.Log(t)
-			if err := log.EnsureRunFor(t.Context(), "r", runfile.Log{MaxBytes: 1 << 20, Keep: keep}); err != nil {
+			if err := log.Streams.EnsureRunFor(t.Context(), "r", runfile.Log{MaxBytes: 1 << 20, Keep: keep}); err != nil {
 				t.Fatal(err)
 			}
 			link(t, log, "r", events.RunOpenedType, "r", events.RunOpened{})
@@ -258,7 +258,7 @@ func TestPurgeIsRepeated(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := log.EnsureStreams(t.Context()); err != nil {
+		if err := log.Streams.Ensure(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for run, lost := range map[string]int{"once": 1, "often": 9} {

@@ -16,7 +16,7 @@ func TestReadsShowWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	log := natstest.Cluster(t, 3).Log(t)
 	natstest.Eventually(t, "the cluster has the streams", func() bool {
-		return errors.Join(log.EnsureStreams(t.Context()), log.EnsureRun(t.Context(), run)) == nil
+		return errors.Join(log.Streams.Ensure(t.Context()), log.Streams.EnsureRun(t.Context(), run)) == nil
 	})
 	first := chain(t, log, "a", "0")[0]
 	last := func(rollout string) func(context.Context) (events.Event, error) {

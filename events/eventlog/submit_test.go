@@ -21,7 +21,7 @@ import (
 // intake answers submissions as answer says; nil is silence.
 func intake(t *testing.T, log *eventlog.Log, answer func(m jetstream.Msg) *events.IntakeAnswer) {
 	t.Helper()
-	consumer, err := log.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.Intake)[0].ForQueue(topology.Queue{Name: "all", Filter: events.IntakePrefix + ">"}), "")
+	consumer, err := log.Streams.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.Intake)[0].ForQueue(topology.Queue{Name: "all", Filter: events.IntakePrefix + ">"}), "")
 	if err != nil {
 		t.Fatal(err)
 	}

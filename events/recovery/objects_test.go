@@ -20,7 +20,7 @@ import (
 func recordedObjects(t *testing.T) (*eventlog.Log, []events.SegmentSealed) {
 	t.Helper()
 	log := natstest.Log(t)
-	if err := log.EnsureRun(t.Context(), "r"); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), "r"); err != nil {
 		t.Fatal(err)
 	}
 	tails := map[string]uint64{}

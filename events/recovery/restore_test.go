@@ -40,7 +40,7 @@ func newLostRun(t *testing.T, n int) *lostRun {
 	if r.log, err = eventlog.New(natstest.Connect(t, r.server), store); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(r.log.EnsureStreams(t.Context()), r.log.EnsureRun(t.Context(), "r")); err != nil {
+	if err := errors.Join(r.log.Streams.Ensure(t.Context()), r.log.Streams.EnsureRun(t.Context(), "r")); err != nil {
 		t.Fatal(err)
 	}
 	opening := r.event(events.RunOpenedType, "r", events.RunOpened{Config: runfile.DefaultRunConfig()})
@@ -105,7 +105,7 @@ func (r *lostRun) stream() (records []storage.Record) {
 // lose deletes the stream, as no service does.
 func (r *lostRun) lose() {
 	r.Helper()
-	if err := r.log.DeleteRun(r.Context(), "r"); err != nil {
+	if err := r.log.Streams.DeleteRun(r.Context(), "r"); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -114,7 +114,7 @@ func (r *lostRun) lose() {
 func (r *lostRun) rollBack(n int, others ...events.Event) {
 	r.Helper()
 	r.lose()
-	if err := r.log.EnsureRun(r.Context(), "r"); err != nil {
+	if err := r.log.Streams.EnsureRun(r.Context(), "r"); err != nil {
 		r.Fatal(err)
 	}
 	put := func(m *nats.Msg) {

@@ -23,7 +23,7 @@ const patience = 2 * time.Minute
 // fill puts n events on a run's stream.
 func fill(t testing.TB, log *eventlog.Log, run string, n int) {
 	t.Helper()
-	if err := log.EnsureRun(t.Context(), run); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	for i := range n {

@@ -128,7 +128,7 @@ func TestNoBaselineWithoutNeed(t *testing.T) {
 func TestReplayComesToTheSameBaselines(t *testing.T) {
 	for _, forged := range []bool{false, true} {
 		log := natstest.Log(t)
-		if err := log.EnsureRun(t.Context(), testRun); err != nil {
+		if err := log.Streams.EnsureRun(t.Context(), testRun); err != nil {
 			t.Fatal(err)
 		}
 		l := newLog(t, remembering)

@@ -23,7 +23,7 @@ import (
 func TestClosedRun(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
-		if err := log.EnsureRun(t.Context(), "r"); err != nil {
+		if err := log.Streams.EnsureRun(t.Context(), "r"); err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
@@ -63,7 +63,7 @@ func TestConsumersOfAClosedRunGo(t *testing.T) {
 		consumers := map[events.Type]jetstream.Consumer{}
 		specs := topology.ConsumersOf(topology.Scorer)
 		for _, spec := range specs {
-			c, err := log.EnsureConsumer(t.Context(), spec.For("r", ""), "")
+			c, err := log.Streams.EnsureConsumer(t.Context(), spec.For("r", ""), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +104,7 @@ func TestConsumersOfAClosedRunGo(t *testing.T) {
 		if left := names(); len(left) > 0 {
 			t.Errorf("nobody uses %v", left)
 		}
-		if _, err := log.EnsureConsumer(t.Context(), specs[0].For("r", ""), ""); !errors.Is(err, eventlog.ErrClosed) {
+		if _, err := log.Streams.EnsureConsumer(t.Context(), specs[0].For("r", ""), ""); !errors.Is(err, eventlog.ErrClosed) {
 			t.Errorf("who makes a consumer of a closed run is told %v", err)
 		}
 		stop()
@@ -122,7 +122,7 @@ func TestOpenRunIsArchived(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := log.EnsureStreams(t.Context()); err != nil {
+		if err := log.Streams.Ensure(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		cfg := runfile.DefaultRunConfig()
@@ -183,7 +183,7 @@ func TestDeletedRunEndsItsRounds(t *testing.T) {
 			ended <- Run(ctx, pipeline.Env{Log: log, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Instance: "a"})
 		}()
 		time.Sleep(time.Minute)
-		if err := log.DeleteRun(t.Context(), "gone"); err != nil {
+		if err := log.Streams.DeleteRun(t.Context(), "gone"); err != nil {
 			t.Fatal(err)
 		}
 		last := note(t, log, "r", 0)
@@ -201,7 +201,7 @@ func TestDeletedRunEndsItsRounds(t *testing.T) {
 // open opens a run as the intake does: on its own stream, then in the catalogue.
 func open(t *testing.T, log *eventlog.Log, run string, cfg runfile.RunConfig) {
 	t.Helper()
-	if err := log.EnsureRunFor(t.Context(), run, cfg.Log); err != nil {
+	if err := log.Streams.EnsureRunFor(t.Context(), run, cfg.Log); err != nil {
 		t.Fatal(err)
 	}
 	for _, on := range []string{run, events.Catalogue} {

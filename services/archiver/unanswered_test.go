@@ -81,7 +81,7 @@ func TestPurgesWithoutAnAnswer(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := log.EnsureStreams(t.Context()); err != nil {
+				if err := log.Streams.Ensure(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				brim(t, log)

@@ -39,7 +39,7 @@ func consumer(t *testing.T, log *eventlog.Log, service string, n int) jetstream.
 	if spec.Shared() {
 		spec = spec.ForQueue(topology.Queue{Name: "all", Filter: events.IntakePrefix + ">"})
 	}
-	c, err := log.EnsureConsumer(t.Context(), spec, "pool-shell")
+	c, err := log.Streams.EnsureConsumer(t.Context(), spec, "pool-shell")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,12 +21,13 @@ const slots = 16
 
 // Service consumes rondo.in.>, and emits what outsiders may state, and dead_lettered for what it refuses.
 type Service struct {
-	log    *eventlog.Log
-	logger *slog.Logger
-	known  *chains
-	from   *senders
-	meter  *meter
-	queued *arrivals
+	log     *eventlog.Log
+	streams eventlog.Streams
+	logger  *slog.Logger
+	known   *chains
+	from    *senders
+	meter   *meter
+	queued  *arrivals
 	// decoders holds a place for each trajectory file in memory.
 	decoders chan struct{}
 }
@@ -66,7 +67,7 @@ func newService(env pipeline.Env, q Quotas) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{log: env.Log, logger: env.Logger, known: known, from: from, meter: meter, decoders: make(chan struct{}, decodersAtOnce)}
+	s := &Service{log: env.Log, streams: env.Log.Streams, logger: env.Logger, known: known, from: from, meter: meter, decoders: make(chan struct{}, decodersAtOnce)}
 	s.queued = newArrivals(env.Log, from, meter, s.answerTo)
 	return s, nil
 }

@@ -68,7 +68,7 @@ func TestRunThatIsDeleted(t *testing.T) {
 	var ended atomic.Bool
 	unwatch := h.endings.watch("r", 1)
 	h.put(&leased{key: "r/x", end: func() { unwatch(); ended.Store(true) }})
-	if err := log.DeleteRun(t.Context(), "r"); err != nil {
+	if err := log.Streams.DeleteRun(t.Context(), "r"); err != nil {
 		t.Fatal(err)
 	}
 	if keys := h.idleSince(time.Now().Add(-idleAfter)); len(keys) != 0 {

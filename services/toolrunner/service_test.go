@@ -224,7 +224,7 @@ func TestRouteOfARunnerThatIsGone(t *testing.T) {
 	open(t, log, "r", nil)
 	const gone = "0123456789ab"
 	spec := topology.ConsumersOf(topology.ToolRunner)[0].For("r", runfile.RunnerRoute(gone, runfile.Needs{}))
-	if _, err := log.EnsureConsumer(t.Context(), spec, runfile.RunnerRoute(gone, runfile.Needs{})); err != nil {
+	if _, err := log.Streams.EnsureConsumer(t.Context(), spec, runfile.RunnerRoute(gone, runfile.Needs{})); err != nil {
 		t.Fatal(err)
 	}
 	turn(t, log, "r", 0, runfile.RunnerRoute(gone, runfile.Needs{}), shell("c0", "cat a.txt"))
@@ -232,7 +232,7 @@ func TestRouteOfARunnerThatIsGone(t *testing.T) {
 	if done := answers(t, log, "r", 0); done.Runner != s.runner {
 		t.Errorf("answered by %s", done.Runner)
 	}
-	if _, err := log.EnsureConsumer(t.Context(), spec, runfile.RunnerRoute(gone, runfile.Needs{})); err != nil {
+	if _, err := log.Streams.EnsureConsumer(t.Context(), spec, runfile.RunnerRoute(gone, runfile.Needs{})); err != nil {
 		t.Fatal(err)
 	}
 	alive := newHeartbeats(log, "self")

@@ -199,7 +199,7 @@ func TestRunsAreTold(t *testing.T) {
 	servicetest.OpenRun(t, log, "other", other)
 	servicetest.OpenRun(t, log, "closed", servicetest.Config("a"))
 	servicetest.CloseRun(t, log, "closed")
-	if err := log.EnsureRun(t.Context(), "being-opened"); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), "being-opened"); err != nil {
 		t.Fatal(err)
 	}
 	for version := int64(1); version <= 2; version++ {
@@ -227,7 +227,7 @@ func TestRunThatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	servicetest.OpenRun(t, log, "gone", servicetest.Config("a"))
-	if err := log.DeleteRun(t.Context(), "gone"); err != nil {
+	if err := log.Streams.DeleteRun(t.Context(), "gone"); err != nil {
 		t.Fatal(err)
 	}
 	opening := servicetest.All(t, log, events.Catalogue, events.RunOpenedType)[0]

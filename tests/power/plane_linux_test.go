@@ -126,7 +126,7 @@ func live(ctx context.Context, o orders) error {
 	if err != nil {
 		return err
 	}
-	if err := log.EnsureStreams(ctx); err != nil {
+	if err := log.Streams.Ensure(ctx); err != nil {
 		return err
 	}
 	p := &plane{log: log, voice: &voice{}, life: o.Life, rng: rand.New(rand.NewPCG(uint64(o.Life), uint64(o.Interval)))}

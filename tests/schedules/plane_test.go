@@ -57,7 +57,7 @@ func (p plane) env(dir, instance string) pipeline.Env {
 
 // open opens a run as the intake does.
 func (p plane) open(ctx context.Context, run string, cfg runfile.RunConfig) error {
-	if err := p.log.EnsureRun(ctx, run); err != nil {
+	if err := p.log.Streams.EnsureRun(ctx, run); err != nil {
 		return err
 	}
 	opened, err := events.New(run, events.RunOpenedType, run, "0", events.RunOpened{Config: cfg})

@@ -50,7 +50,7 @@ func TestCheckpointAheadOfLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := natstest.Log(t)
-			if err := log.EnsureRun(t.Context(), "r"); err != nil {
+			if err := log.Streams.EnsureRun(t.Context(), "r"); err != nil {
 				t.Fatal(err)
 			}
 			for i, letter := range c.log {
