@@ -64,7 +64,7 @@ func Forget(ctx context.Context, log *eventlog.Log, keep Retention, remove bool)
 		}
 		left -= r.Bytes
 		if remove {
-			if err := log.ForgetRun(ctx, r.Run, r.Reason); err != nil {
+			if err := log.Appender.ForgetRun(ctx, r.Run, r.Reason); err != nil {
 				return gone, err
 			}
 			r.Forgotten = true

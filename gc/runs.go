@@ -113,7 +113,7 @@ func archiveRest(ctx context.Context, log *eventlog.Log, run string, reason erro
 	if err != nil || wait > 0 {
 		return 0, cmp.Or(err, reason)
 	}
-	if _, err := log.Seal(ctx, run, true); err != nil {
+	if _, err := log.Appender.Seal(ctx, run, true); err != nil {
 		return 0, err
 	}
 	return log.Archive.Deletable(ctx, run)

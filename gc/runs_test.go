@@ -27,7 +27,7 @@ func TestDefaultRetention(t *testing.T) {
 		servicetest.Append(t, log, servicetest.Event(t, "unread", events.BatchReadyType, "trainer", "1", events.BatchReady{Step: 1}))
 		for _, run := range []string{"unread", "late", "plain", "newest"} {
 			servicetest.CloseRun(t, log, run)
-			if _, err := log.Seal(t.Context(), run, true); err != nil {
+			if _, err := log.Appender.Seal(t.Context(), run, true); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
@@ -77,7 +77,7 @@ func TestLateFactIsNotDeleted(t *testing.T) {
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
 	servicetest.StartRollout(t, log, "r", "g000001-0", "a")
 	servicetest.CloseRun(t, log, "r")
-	if _, err := log.Seal(t.Context(), "r", true); err != nil {
+	if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 		t.Fatal(err)
 	}
 	last, err := log.Archive.Deletable(t.Context(), "r")
@@ -95,7 +95,7 @@ func TestLateFactIsNotDeleted(t *testing.T) {
 	if later.Seq != late.Seq+1 {
 		t.Errorf("it goes on at %d behind %d", later.Seq, late.Seq)
 	}
-	if _, err := log.Seal(t.Context(), "r", true); err != nil {
+	if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 		t.Fatal(err)
 	}
 	if last, err = log.Archive.Deletable(t.Context(), "r"); err != nil {

@@ -200,7 +200,7 @@ func (w *watched) append(n int) <-chan error {
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, _, err := w.log.Append(w.t.Context(), e)
+		_, _, err := w.log.Appender.Append(w.t.Context(), e)
 		done <- err
 	}()
 	return done

@@ -139,13 +139,13 @@ func (h *inputs) handle(m *message.Message) ([]*message.Message, error) {
 	if run, facts := events.RunOfStream(h.spec.Stream); facts {
 		ctx = eventlog.Seen(ctx, run, in.Seq) // handlers look at the log, which has to show their input
 	}
-	err = h.effect.record(ctx, h.env.Log, in, h.meter.published, p.park)
+	err = h.effect.record(ctx, h.env, in, h.meter.published, p.park)
 	if err == nil || h.effect.GiveUp == nil || ctx.Err() != nil || !h.meter.exhausted(jetpubsub.DeliveryOf(m)) {
 		return nil, err
 	}
 	last := h.effect
 	last.Handle = func(ctx context.Context, in Message) ([]events.Event, error) { return h.effect.GiveUp(ctx, in, err) }
-	return nil, last.record(ctx, h.env.Log, in, h.meter.published, p.park)
+	return nil, last.record(ctx, h.env, in, h.meter.published, p.park)
 }
 
 // read reads a delivery. What is on a run's stream and cannot be read is given up: it will not get better.

@@ -159,7 +159,7 @@ func TestRunWithoutOpening(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
 		closed := must(events.New(events.Catalogue, events.RunClosedType, "lost", "0", events.RunClosed{}))
-		if _, _, err := log.Append(t.Context(), closed); err != nil {
+		if _, _, err := log.Appender.Append(t.Context(), closed); err != nil {
 			t.Fatal(err)
 		}
 		openRun(t, log, "broken")

@@ -73,7 +73,7 @@ func event(t testing.TB, run string, typ events.Type, entity, ordinal string, da
 
 func (p *plane) append(t testing.TB, e events.Event) events.Event {
 	t.Helper()
-	stored, _, err := p.log.Append(t.Context(), e)
+	stored, _, err := p.log.Appender.Append(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func (p *plane) openAs(t testing.TB, run string, cfg runfile.RunConfig) {
 func (p *plane) close(t testing.TB, run string) {
 	t.Helper()
 	e := event(t, events.Catalogue, events.RunClosedType, run, "0", events.RunClosed{})
-	if _, _, err := p.log.AppendLast(t.Context(), e, func(*events.Event) error { return nil }); err != nil {
+	if _, _, err := p.log.Appender.AppendLast(t.Context(), e, func(*events.Event) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -236,7 +236,7 @@ func TestAdoptedFactWithAnotherContent(t *testing.T) {
 			}
 			s := heldSession(t, log, answerer{estimator: "mine"})
 			winner.Prev = 2
-			stored, _, err := log.Append(t.Context(), winner)
+			stored, _, err := log.Appender.Append(t.Context(), winner)
 			if err != nil {
 				t.Fatal(err)
 			}

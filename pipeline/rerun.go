@@ -175,7 +175,7 @@ func (w *rerun) append(e events.Event) (events.Event, error) {
 	e.Prev = w.tails[e.Chain()]
 	stored, found, err := w.there(e)
 	if err == nil && !found {
-		stored, _, err = w.Log.Append(w.ctx, e)
+		stored, _, err = w.Log.Appender.Append(w.ctx, e)
 	}
 	if err == nil && !found {
 		err = w.room(stored)

@@ -27,7 +27,7 @@ func TestRestoreBesideADecider(t *testing.T) {
 		deciding(t, env, answering(answerer{}))
 		openGroup(t, log, 1, "a")
 		answer(t, log, 1)
-		if _, err := log.Seal(t.Context(), testRun, true); err != nil {
+		if _, err := log.Appender.Seal(t.Context(), testRun, true); err != nil {
 			t.Fatal(err)
 		}
 		openGroup(t, log, 2, "a")

@@ -141,7 +141,7 @@ func forgetEnded(t *testing.T, log *eventlog.Log, run string) {
 	if fill < eventlog.PurgeAt {
 		return
 	}
-	if _, err := log.Seal(t.Context(), run, true); err != nil {
+	if _, err := log.Appender.Seal(t.Context(), run, true); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := log.Archive.PurgeEnded(t.Context(), run); err != nil || n == 0 {
@@ -149,7 +149,7 @@ func forgetEnded(t *testing.T, log *eventlog.Log, run string) {
 	}
 	fact, err := log.Archive.PurgedFact(t.Context(), run)
 	if err == nil && fact != nil {
-		_, _, err = log.Append(t.Context(), *fact)
+		_, _, err = log.Appender.Append(t.Context(), *fact)
 	}
 	if err != nil {
 		t.Fatal(err)

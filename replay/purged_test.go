@@ -26,7 +26,7 @@ func TestVerifyAndAuditPurgedRun(t *testing.T) {
 			r.Batch("shadow", steps)
 			r.Consumed("shadow", int64(steps))
 		}
-		if _, err := r.Log.Seal(t.Context(), "first", true); err != nil {
+		if _, err := r.Log.Appender.Seal(t.Context(), "first", true); err != nil {
 			t.Fatal(err)
 		}
 		audited, verified := readAgain(t, r.Log)
@@ -50,7 +50,7 @@ func TestVerifyAndAuditPurgedRun(t *testing.T) {
 		if err != nil || fact == nil {
 			t.Fatalf("nothing says that events have left the stream: %v", err)
 		}
-		if _, _, err := r.Log.Append(t.Context(), *fact); err != nil {
+		if _, _, err := r.Log.Appender.Append(t.Context(), *fact); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -97,7 +97,7 @@ func (p plane) append(ctx context.Context, facts ...events.Event) (last events.E
 		if i > 0 {
 			e.Prev = last.Seq
 		}
-		if last, _, err = p.log.Append(ctx, e); err != nil {
+		if last, _, err = p.log.Appender.Append(ctx, e); err != nil {
 			return last, err
 		}
 	}

@@ -103,7 +103,7 @@ func (p *Plane) Open(ctx context.Context, cfg runfile.RunConfig) (run string, er
 			return run, err
 		}
 		opened.Source = "bench"
-		if _, _, err := p.Log.Append(ctx, opened); err != nil {
+		if _, _, err := p.Log.Appender.Append(ctx, opened); err != nil {
 			return run, err
 		}
 	}

@@ -138,7 +138,7 @@ func highWater(pid int) float64 {
 // measureArchive seals the run, deletes its stream, and reads the segments.
 func (p *plane) measureArchive(ctx context.Context, r *Result, progress func(string)) error {
 	progress("sealing the run")
-	sealed, err := p.log.Seal(ctx, run, true)
+	sealed, err := p.log.Appender.Seal(ctx, run, true)
 	if err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ func (p *plane) record(ctx context.Context, o Options) (recorded int, err error)
 	for _, where := range []string{run, events.Catalogue} {
 		opened, err := events.New(where, events.RunOpenedType, run, "0", events.RunOpened{Config: cfg})
 		if err == nil {
-			_, _, err = p.log.Append(ctx, opened)
+			_, _, err = p.log.Appender.Append(ctx, opened)
 		}
 		if err != nil {
 			return 0, err
@@ -160,7 +160,7 @@ func (w *world) live(ctx context.Context) error {
 func (w *world) append(ctx context.Context, tail uint64, facts ...events.Event) (uint64, error) {
 	for _, e := range facts {
 		e.Prev, e.Source = tail, "bench"
-		stored, _, err := w.log.Append(ctx, e)
+		stored, _, err := w.log.Appender.Append(ctx, e)
 		if err != nil {
 			return tail, err
 		}

@@ -55,7 +55,7 @@ func runtimeStage(ctx context.Context, log *eventlog.Log, slots int, m *meter) e
 	if err != nil {
 		return err
 	}
-	if _, _, err := log.Append(ctx, opened); err != nil {
+	if _, _, err := log.Appender.Append(ctx, opened); err != nil {
 		return err
 	}
 	env := pipeline.Env{Log: log, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Instance: "bench"}

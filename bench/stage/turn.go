@@ -116,7 +116,7 @@ func prepare(ctx context.Context, log *eventlog.Log, n int) error {
 				if i >= n {
 					return nil
 				}
-				if _, _, err := log.Append(ctx, newInput(i)); err != nil {
+				if _, _, err := log.Appender.Append(ctx, newInput(i)); err != nil {
 					return err
 				}
 			}

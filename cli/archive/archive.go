@@ -69,7 +69,7 @@ intervals of the run file (log.archive_every), whenever a segment is full, and w
 			if _, err := p.Log.Incarnation(cmd.Context(), args[0]); err != nil {
 				return fmt.Errorf("seal: %w", err)
 			}
-			made, err := p.Log.Seal(cmd.Context(), args[0], true)
+			made, err := p.Log.Appender.Seal(cmd.Context(), args[0], true)
 			if err != nil {
 				return err
 			}

@@ -23,7 +23,7 @@ func TestLostRunsAreShown(t *testing.T) {
 		servicetest.Append(t, r.Log, servicetest.Event(t, events.Catalogue, events.SegmentSealedType, "a-damaged", events.Ordinal(int64(i+1)), data))
 	}
 	for _, name := range []string{"archived", "first"} {
-		if _, err := r.Log.Seal(t.Context(), name, true); err != nil {
+		if _, err := r.Log.Appender.Seal(t.Context(), name, true); err != nil {
 			t.Fatal(err)
 		}
 	}

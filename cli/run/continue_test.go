@@ -131,7 +131,7 @@ func TestContinueArchived(t *testing.T) {
 	r.Batch("trainer", 1)
 	r.Batch("shadow", 1)
 	servicetest.CloseRun(t, r.Log, "first")
-	if _, err := r.Log.Seal(t.Context(), "first", true); err != nil {
+	if _, err := r.Log.Appender.Seal(t.Context(), "first", true); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Log.Streams.DeleteRun(t.Context(), "first"); err != nil {

@@ -24,7 +24,7 @@ func TestLogIsShown(t *testing.T) {
 	if output := show(); !strings.Contains(output, "\nlog: 0.0 MiB of 64 MiB (0.") || !strings.Contains(output, "%), nothing archived\n") {
 		t.Errorf("run show: %s", output)
 	}
-	if _, err := r.Log.Seal(t.Context(), "first", true); err != nil {
+	if _, err := r.Log.Appender.Seal(t.Context(), "first", true); err != nil {
 		t.Fatal(err)
 	}
 	if output := show(); !strings.Contains(output, "archived to event 1 of 1 at 20") {

@@ -18,7 +18,7 @@ func annotated(t *testing.T, log *eventlog.Log, run string, first, n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := log.Append(t.Context(), e); err != nil {
+		if _, _, err := log.Appender.Append(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -54,7 +54,7 @@ func TestArchiverDiesBeforeItStates(t *testing.T) {
 			stored(t, log, "r") // twice
 			annotated(t, log, "r", 10*round+5, 1)
 		}
-		if made, err := log.Seal(t.Context(), "r", true); err != nil || len(made) != 1 {
+		if made, err := log.Appender.Seal(t.Context(), "r", true); err != nil || len(made) != 1 {
 			t.Fatalf("%v: %+v", err, made)
 		}
 	}
@@ -104,7 +104,7 @@ func elsewhere(t *testing.T, log *eventlog.Log) *eventlog.Log {
 func TestLostDisk(t *testing.T) {
 	log := natstest.Log(t)
 	recorded(t, log, "r", 6)
-	if _, err := log.Seal(t.Context(), "r", true); err != nil {
+	if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 		t.Fatal(err)
 	}
 	annotated(t, log, "r", 0, 4)
@@ -112,10 +112,10 @@ func TestLostDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := log.Append(t.Context(), published); err != nil {
+	if _, _, err := log.Appender.Append(t.Context(), published); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := log.Seal(t.Context(), "r", true); err != nil {
+	if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 		t.Fatal(err)
 	}
 	want := everything(t, log, "r")
@@ -139,7 +139,7 @@ func TestLostDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stored, adopted, err := empty.Append(t.Context(), started); err != nil || !adopted || stored.Seq == 0 {
+	if stored, adopted, err := empty.Appender.Append(t.Context(), started); err != nil || !adopted || stored.Seq == 0 {
 		t.Errorf("the repetition: adopted %t, %v", adopted, err)
 	}
 	zombie, err := events.New("r", events.RolloutFailedType, id, "0", events.RolloutFailed{})
@@ -147,11 +147,11 @@ func TestLostDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	var conflict *eventlog.Conflict
-	if _, _, err := empty.Append(t.Context(), zombie); !errors.As(err, &conflict) {
+	if _, _, err := empty.Appender.Append(t.Context(), zombie); !errors.As(err, &conflict) {
 		t.Errorf("another first link: %v, want a conflict", err)
 	}
 	annotated(t, empty, "r", 70, 2)
-	if made, err := empty.Seal(t.Context(), "r", true); err != nil || len(made) != 1 || made[0].First != uint64(len(want)+1) {
+	if made, err := empty.Appender.Seal(t.Context(), "r", true); err != nil || len(made) != 1 || made[0].First != uint64(len(want)+1) {
 		t.Errorf("archived on: %v: %+v", err, made)
 	}
 	sealed, err := empty.Segments(t.Context(), "r")
@@ -171,7 +171,7 @@ func TestSealOfABusyRunEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := log.Seal(t.Context(), "r", true); err != nil {
+	if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 		t.Fatal(err)
 	}
 	annotated(t, log, "r", 0, 1)

@@ -29,7 +29,7 @@ func recorded(t *testing.T, log *eventlog.Log, run string, n int) {
 			t.Fatal(err)
 		}
 		e.Prev, e.Source, e.TraceParent = prev, "test", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-		stored, _, err := log.Append(t.Context(), e)
+		stored, _, err := log.Appender.Append(t.Context(), e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,11 +78,11 @@ func TestArchive(t *testing.T) {
 	log := natstest.Log(t)
 	recorded(t, log, "r", 20)
 	want := everything(t, log, "r")
-	if made, err := log.Seal(t.Context(), "r", false); err != nil || len(made) != 0 {
+	if made, err := log.Appender.Seal(t.Context(), "r", false); err != nil || len(made) != 0 {
 		t.Fatalf("a small log was sealed before its end: %v %v", made, err)
 	}
 	for range 2 { // the second time there is nothing to do
-		if _, err := log.Seal(t.Context(), "r", true); err != nil {
+		if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -119,7 +119,7 @@ func TestRestoreElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	recorded(t, log, "r", 12)
-	if _, err := log.Seal(t.Context(), "r", true); err != nil { // in two segments
+	if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil { // in two segments
 		t.Fatal(err)
 	}
 	last, err := log.Last(t.Context(), "r", events.RunOpenedType.Kind(), "r")
@@ -128,10 +128,10 @@ func TestRestoreElsewhere(t *testing.T) {
 	}
 	closed, _ := events.New("r", events.RunClosedType, "r", "0", events.RunClosed{})
 	closed.Prev = last.Seq
-	if _, _, err := log.Append(t.Context(), closed); err != nil {
+	if _, _, err := log.Appender.Append(t.Context(), closed); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := log.Seal(t.Context(), "r", true); err != nil {
+	if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 		t.Fatal(err)
 	}
 	want := everything(t, log, "r")
@@ -171,7 +171,7 @@ func TestTwoArchivers(t *testing.T) {
 	want := everything(t, log, "r")
 	var both sync.WaitGroup
 	for range 4 {
-		both.Go(func() { _, _ = log.Seal(t.Context(), "r", true) }) // who loses may fail
+		both.Go(func() { _, _ = log.Appender.Seal(t.Context(), "r", true) }) // who loses may fail
 	}
 	both.Wait()
 	sealed, err := log.Segments(t.Context(), "r")
@@ -187,7 +187,7 @@ func TestTwoArchivers(t *testing.T) {
 func TestBrokenArchive(t *testing.T) {
 	log := natstest.Log(t)
 	recorded(t, log, "r", 3)
-	sealed, err := log.Seal(t.Context(), "r", true)
+	sealed, err := log.Appender.Seal(t.Context(), "r", true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, _, err := l.Append(ctx, opened); err != nil {
+	if _, _, err := l.Appender.Append(ctx, opened); err != nil {
 		log.Fatal(err)
 	}
 	last, err := l.Last(ctx, "demo", "group", events.GroupID(1))

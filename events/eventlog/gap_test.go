@@ -29,7 +29,7 @@ func TestGapsOfTheCatalogue(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.Source = "test"
-		stored, _, err := log.AppendLast(t.Context(), e, func(*events.Event) error { return nil })
+		stored, _, err := log.Appender.AppendLast(t.Context(), e, func(*events.Event) error { return nil })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,7 +37,7 @@ const (
 // All are safe for concurrent use, share their caches, and do not own the connection.
 type Log struct {
 	Reader
-	Appender
+	Appender  Appender
 	Submitter Submitter
 	Archive   Archive
 	Restorer  Restorer

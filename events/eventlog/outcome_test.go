@@ -126,7 +126,7 @@ type outcome struct {
 func appendBeside(t *testing.T, log *eventlog.Log, e events.Event) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {
-		stored, adopted, err := log.Append(t.Context(), e)
+		stored, adopted, err := log.Appender.Append(t.Context(), e)
 		done <- outcome{stored, adopted, err}
 	}()
 	return done

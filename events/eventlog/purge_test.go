@@ -49,7 +49,7 @@ func TestPurgeEnded(t *testing.T) {
 				t.Fatalf("round %d: %s is not archived and left the stream: %v", round, id, err)
 			}
 		}
-		if _, err := log.Seal(t.Context(), "r", true); err != nil {
+		if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 			t.Fatal(err)
 		}
 		purgeAndDie(t, log, "r", round%4)
@@ -193,7 +193,7 @@ func TestPurgeWhatIsNotAsArchived(t *testing.T) {
 	log := natstest.Log(t)
 	forgetful(t, log, "r", 1<<20)
 	episodes(t, log, "r", 1, 4, 4, 48<<10)
-	made, err := log.Seal(t.Context(), "r", true)
+	made, err := log.Appender.Seal(t.Context(), "r", true)
 	if err != nil || len(made) != 1 {
 		t.Fatalf("%+v, %v", made, err)
 	}
@@ -229,7 +229,7 @@ func TestRunsThatKeepAll(t *testing.T) {
 			}
 			link(t, log, "r", events.RunOpenedType, "r", events.RunOpened{})
 			episodes(t, log, "r", 1, 4, 4, 48<<10)
-			if _, err := log.Seal(t.Context(), "r", true); err != nil {
+			if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 				t.Fatal(err)
 			}
 			want := messages(t, log, "r")
@@ -264,7 +264,7 @@ func TestPurgeIsRepeated(t *testing.T) {
 		for run, lost := range map[string]int{"once": 1, "often": 9} {
 			forgetful(t, log, run, 1<<20)
 			group := episodes(t, log, run, 1, 4, 4, 48<<10)
-			if _, err := log.Seal(t.Context(), run, true); err != nil {
+			if _, err := log.Appender.Seal(t.Context(), run, true); err != nil {
 				t.Fatal(err)
 			}
 			line.Lose("stream_purge_response", lost)

@@ -93,7 +93,7 @@ func write(ctx context.Context, t *testing.T, log *eventlog.Log, writer, from, t
 			ordinal = fmt.Sprintf("all-%d", i)
 		}
 		e := note(t, events.RolloutID("g000001", chain), ordinal, fmt.Sprintf("by %d", writer))
-		stored, err := log.AppendOnce(ctx, e, time.Time{}, nil)
+		stored, err := log.Appender.AppendOnce(ctx, e, time.Time{}, nil)
 		if err != nil {
 			t.Errorf("writer %d: %v", writer, err)
 			return

@@ -25,7 +25,7 @@ func openSized(t *testing.T, log *eventlog.Log, run string, size runfile.Size) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := log.Append(t.Context(), opened); err != nil {
+	if _, _, err := log.Appender.Append(t.Context(), opened); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -51,7 +51,7 @@ func TestSizeOfALog(t *testing.T) {
 			t.Errorf("the stream of run %s may hold %d bytes, want %d", run, got, want)
 		}
 	}
-	sealed, err := log.Seal(t.Context(), "large", true)
+	sealed, err := log.Appender.Seal(t.Context(), "large", true)
 	if err != nil {
 		t.Fatal(err)
 	}

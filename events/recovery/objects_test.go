@@ -30,7 +30,7 @@ func recordedObjects(t *testing.T) (*eventlog.Log, []events.SegmentSealed) {
 			t.Fatal(err)
 		}
 		e.Prev = tails[typ.Kind()+entity]
-		stored, _, err := log.Append(t.Context(), e)
+		stored, _, err := log.Appender.Append(t.Context(), e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func recordedObjects(t *testing.T) (*eventlog.Log, []events.SegmentSealed) {
 		t.Fatal(err)
 	}
 	state(events.WeightsPublishedType, "p", events.WeightsPublished{Policy: "p", Version: 1, Manifest: blob(string(manifest))})
-	sealed, err := log.Seal(t.Context(), "r", true)
+	sealed, err := log.Appender.Seal(t.Context(), "r", true)
 	if err != nil || len(sealed) != 1 {
 		t.Fatal(sealed, err)
 	}

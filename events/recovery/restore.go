@@ -149,7 +149,7 @@ func list(ctx context.Context, log *eventlog.Log, run string, sealed []events.Se
 			continue // an open run
 		}
 		if err == nil {
-			err = log.ListRun(ctx, e)
+			err = log.Appender.ListRun(ctx, e)
 		}
 		if err != nil {
 			return err
@@ -168,7 +168,7 @@ func list(ctx context.Context, log *eventlog.Log, run string, sealed []events.Se
 			return err
 		}
 		fact.Source = topology.Archiver
-		if _, err := log.AppendOnce(ctx, fact, time.Time{}, nil); err != nil {
+		if _, err := log.Appender.AppendOnce(ctx, fact, time.Time{}, nil); err != nil {
 			return err
 		}
 	}
@@ -200,6 +200,6 @@ func ListWeights(ctx context.Context, log *eventlog.Log, published events.Weight
 		return err
 	}
 	fact.Source = topology.WeightPublisher
-	_, err = log.AppendOnce(ctx, fact, time.Time{}, nil)
+	_, err = log.Appender.AppendOnce(ctx, fact, time.Time{}, nil)
 	return err
 }

@@ -45,7 +45,7 @@ func newLostRun(t *testing.T, n int) *lostRun {
 	}
 	opening := r.event(events.RunOpenedType, "r", events.RunOpened{Config: runfile.DefaultRunConfig()})
 	opening = r.append(opening)
-	if err := r.log.ListRun(t.Context(), opening); err != nil {
+	if err := r.log.Appender.ListRun(t.Context(), opening); err != nil {
 		t.Fatal(err)
 	}
 	for i := range n {
@@ -75,7 +75,7 @@ func (r *lostRun) remark(n int) events.Event {
 
 func (r *lostRun) append(e events.Event) events.Event {
 	r.Helper()
-	stored, _, err := r.log.Append(r.Context(), e)
+	stored, _, err := r.log.Appender.Append(r.Context(), e)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func (r *lostRun) append(e events.Event) events.Event {
 
 func (r *lostRun) seal() {
 	r.Helper()
-	if _, err := r.log.Seal(r.Context(), "r", true); err != nil {
+	if _, err := r.log.Appender.Seal(r.Context(), "r", true); err != nil {
 		r.Fatal(err)
 	}
 	var err error
@@ -190,7 +190,7 @@ func TestRestoreBesideServices(t *testing.T) {
 		go func() {
 			var ids []string
 			for n := 10_000 * (w + 1); ctx.Err() == nil; n++ {
-				if stored, _, err := log.Append(ctx, r.remark(n)); err == nil {
+				if stored, _, err := log.Appender.Append(ctx, r.remark(n)); err == nil {
 					ids = append(ids, stored.ID)
 					appended.Add(1)
 				}
@@ -244,7 +244,7 @@ func TestHiddenWhileItIsRestored(t *testing.T) {
 	if runs, err := r.log.Runs(t.Context()); err != nil || len(runs) > 0 {
 		t.Errorf("services see %v, %v", runs, err)
 	}
-	if _, _, err := r.another().Append(t.Context(), r.remark(99)); !errors.Is(err, eventlog.ErrRestoring) {
+	if _, _, err := r.another().Appender.Append(t.Context(), r.remark(99)); !errors.Is(err, eventlog.ErrRestoring) {
 		t.Errorf("an append: %v", err)
 	}
 	seen := 0
@@ -257,7 +257,7 @@ func TestHiddenWhileItIsRestored(t *testing.T) {
 	if seen != len(r.records) {
 		t.Errorf("%d events are read from the archive, want %d", seen, len(r.records))
 	}
-	if err := r.log.ForgetRun(t.Context(), "r", "test"); !errors.Is(err, eventlog.ErrRestoring) {
+	if err := r.log.Appender.ForgetRun(t.Context(), "r", "test"); !errors.Is(err, eventlog.ErrRestoring) {
 		t.Errorf("its archive is given up: %v", err)
 	}
 	n, err := recovery.Restore(t.Context(), r.another(), "r", r.sealed, nil)
@@ -308,7 +308,7 @@ func TestSealBehindAFork(t *testing.T) {
 		fork = append(fork, r.remark(100+i))
 	}
 	r.rollBack(10, fork...)
-	if made, err := r.another().Seal(t.Context(), "r", true); !errors.Is(err, eventlog.ErrForked) || len(made) > 0 {
+	if made, err := r.another().Appender.Seal(t.Context(), "r", true); !errors.Is(err, eventlog.ErrForked) || len(made) > 0 {
 		t.Errorf("sealed: %v, %v", made, err)
 	}
 }
@@ -319,7 +319,7 @@ func TestStreamIsRolledBack(t *testing.T) {
 	r.rollBack(10)
 	r.state(eventlog.StateBehind)
 	for range 2 {
-		if _, _, err := r.another().Append(t.Context(), r.remark(99)); !errors.Is(err, eventlog.ErrBehind) {
+		if _, _, err := r.another().Appender.Append(t.Context(), r.remark(99)); !errors.Is(err, eventlog.ErrBehind) {
 			t.Errorf("an append: %v", err)
 		}
 	}
@@ -328,7 +328,7 @@ func TestStreamIsRolledBack(t *testing.T) {
 		t.Errorf("%+v, %v", report, err)
 	}
 	r.archived()
-	if _, _, err := r.another().Append(t.Context(), r.remark(99)); err != nil {
+	if _, _, err := r.another().Appender.Append(t.Context(), r.remark(99)); err != nil {
 		t.Error(err)
 	}
 }
@@ -337,7 +337,7 @@ func TestStreamIsRolledBack(t *testing.T) {
 func TestAppendToAStreamThatWasMadeAgain(t *testing.T) {
 	r := newLostRun(t, 5)
 	late := r.another()
-	if _, _, err := late.Append(t.Context(), r.remark(50)); err != nil {
+	if _, _, err := late.Appender.Append(t.Context(), r.remark(50)); err != nil {
 		t.Fatal(err)
 	}
 	r.seal()
@@ -355,7 +355,7 @@ func TestAppendToAStreamThatWasMadeAgain(t *testing.T) {
 	if err := conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := late.Append(t.Context(), e)
+	_, _, err := late.Appender.Append(t.Context(), e)
 	if restored := <-swapped; restored != nil {
 		t.Fatal(restored)
 	}

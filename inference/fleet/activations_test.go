@@ -235,7 +235,7 @@ func TestVersionsAreRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := log.AppendLast(t.Context(), e, func(*events.Event) error { return nil }); err != nil {
+		if _, _, err := log.Appender.AppendLast(t.Context(), e, func(*events.Event) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}

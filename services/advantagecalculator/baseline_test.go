@@ -176,7 +176,7 @@ func record(t *testing.T, log *eventlog.Log, l *decidertest.Log) {
 		if e.Type == events.GroupCompletedType {
 			e.Source, e.AsOf, e.DecidedAt = topology.AdvantageCalculator, e.Seq-1, e.Time
 		}
-		stored, _, err := log.Append(t.Context(), e)
+		stored, _, err := log.Appender.Append(t.Context(), e)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -66,7 +66,7 @@ func TestRunOfManyTimesItsStream(t *testing.T) {
 			if typ.Routed() {
 				e.Route = "pool-shell"
 			}
-			stored, _, err := log.Append(t.Context(), e)
+			stored, _, err := log.Appender.Append(t.Context(), e)
 			if err != nil {
 				t.Fatalf("after %d bytes: %v", total, err)
 			}

@@ -209,7 +209,7 @@ func open(t *testing.T, log *eventlog.Log, run string, cfg runfile.RunConfig) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := log.Append(t.Context(), e); err != nil {
+		if _, _, err := log.Appender.Append(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -222,7 +222,7 @@ func note(t *testing.T, log *eventlog.Log, run string, n int) uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored, _, err := log.Append(t.Context(), e)
+	stored, _, err := log.Appender.Append(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func state(t *testing.T, log *eventlog.Log, on string, typ events.Type, prev uin
 		t.Fatal(err)
 	}
 	e.Prev = prev
-	stored, _, err := log.Append(t.Context(), e)
+	stored, _, err := log.Appender.Append(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
 	}

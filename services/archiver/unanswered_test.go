@@ -30,7 +30,7 @@ func brim(t *testing.T, log *eventlog.Log) {
 			if e.Prev = prev; typ.Routed() {
 				e.Route = "pool-shell"
 			}
-			stored, _, err := log.Append(t.Context(), e)
+			stored, _, err := log.Appender.Append(t.Context(), e)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +106,7 @@ func TestPurgedAndNotStated(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
 		brim(t, log)
-		if _, err := log.Seal(t.Context(), "r", true); err != nil {
+		if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := log.Archive.PurgeEnded(t.Context(), "r"); err != nil || n == 0 {

@@ -3,12 +3,14 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/inference/memory"
@@ -36,6 +38,7 @@ func DefaultOptions() Options {
 type Gateway struct {
 	log     *eventlog.Log
 	intake  eventlog.Submitter
+	publish func(context.Context, []events.Event) (stored []events.Event, adopted bool, err error)
 	logger  *slog.Logger
 	servers *fleet.Fleet
 	twins   twins
@@ -63,7 +66,7 @@ func New(env pipeline.Env, servers *fleet.Fleet, opts Options) (*Gateway, error)
 		return nil, fmt.Errorf("gateway: %d slots, %d waiting: slots must be positive", opts.Slots, opts.Waiting)
 	}
 	g := &Gateway{
-		log: env.Log, intake: env.Log.Submitter, logger: env.Logger, tenants: tenants, metrics: m, gate: newGate(opts.Slots, opts.Waiting, m),
+		log: env.Log, intake: env.Log.Submitter, publish: env.Publish, logger: env.Logger, tenants: tenants, metrics: m, gate: newGate(opts.Slots, opts.Waiting, m),
 		servers: servers, memory: newMemory(), mux: http.NewServeMux(), counts: make(chan struct{}, mostCounts),
 	}
 	g.mux.HandleFunc("GET /healthz", g.health)

@@ -107,7 +107,7 @@ func Event(t testing.TB, run string, typ events.Type, entity, ordinal string, da
 // Append puts an event behind the last link of its chain.
 func Append(t testing.TB, log *eventlog.Log, e events.Event) events.Event {
 	t.Helper()
-	stored, _, err := log.AppendLast(t.Context(), e, func(*events.Event) error { return nil })
+	stored, _, err := log.Appender.AppendLast(t.Context(), e, func(*events.Event) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func (k *class) scored(textOnly bool) pipeline.Message {
 }
 
 func (k *class) record(m pipeline.Message) error {
-	return New(k.log, fleet.Everywhere("k")).Effect().Record(k.t.Context(), k.log, m)
+	return New(k.log, fleet.Everywhere("k")).Effect().Record(k.t.Context(), pipeline.Env{Log: k.log}, m)
 }
 
 // said are the facts by teacher.
@@ -164,7 +164,7 @@ func TestAnotherTeacherIsAway(t *testing.T) {
 	last.Handle = func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 		return s.giveUp(ctx, m, errors.New("it is away"))
 	}
-	if err := last.Record(t.Context(), k.log, m); err != nil {
+	if err := last.Record(t.Context(), pipeline.Env{Log: k.log}, m); err != nil {
 		t.Fatal(err)
 	}
 	if said := k.said()["away"]; said.Logprobs != nil || !strings.Contains(said.Failed, "it is away") {
@@ -209,7 +209,7 @@ func TestKilledTeacher(t *testing.T) {
 	servicetest.Start(t, func(ctx context.Context) error { return Run(ctx, env, fleet.Keys{}) })
 	servicetest.Wait(t, k.log, testRun, events.TeacherScoredType, rollout, 1)
 	// What the dead process had in hand comes late: the chain refuses it, and it finds that all is said.
-	if _, _, err := pipeline.Publish(t.Context(), k.log, facts); err == nil {
+	if _, _, err := (pipeline.Env{Log: k.log}).Publish(t.Context(), facts); err == nil {
 		t.Error("a fact that follows an older link was appended")
 	}
 	if err := k.record(m); err != nil {

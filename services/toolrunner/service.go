@@ -68,6 +68,7 @@ const keptEnds = 1024
 // it records turns and emits rollout_finished, too.
 type Service struct {
 	log        *eventlog.Log
+	publish    func(context.Context, []events.Event) (stored []events.Event, adopted bool, err error)
 	opts       Options
 	held       *pool
 	heartbeats *heartbeats
@@ -137,7 +138,7 @@ func newService(env pipeline.Env, opts Options) (*Service, error) {
 	return &Service{
 		ended:    ended,
 		searcher: searcher, cache: cache, recalled: recalled, tools: tools.NewSets(),
-		log: env.Log, opts: opts, runner: runner, held: held, heartbeats: newHeartbeats(env.Log, runner), offer: newOffer(opts), redacted: redacted,
+		log: env.Log, publish: env.Publish, opts: opts, runner: runner, held: held, heartbeats: newHeartbeats(env.Log, runner), offer: newOffer(opts), redacted: redacted,
 	}, nil
 }
 

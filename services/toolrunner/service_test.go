@@ -146,7 +146,7 @@ func TestTheLogsWorkspaceCounts(t *testing.T) {
 	fast, _ := newServiceOnly(t, log)
 	slowFacts := handle(t, slow, log)
 	winner := handle(t, fast, log)[0]
-	if _, _, err := log.Append(t.Context(), winner); err != nil {
+	if _, _, err := log.Appender.Append(t.Context(), winner); err != nil {
 		t.Fatal(err)
 	}
 	theirs, ours := servicetest.Data[events.ToolsCompleted](t, winner), servicetest.Data[events.ToolsCompleted](t, slowFacts[0])

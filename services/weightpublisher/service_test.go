@@ -98,7 +98,7 @@ func TestRejections(t *testing.T) {
 		if rejected.Version != 1 || !strings.Contains(rejected.Reason, c.want) {
 			t.Errorf("%s: rejected as %+v, want %q", policy, rejected, c.want)
 		}
-		if err := (&Service{log: log, logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), log, message(submitted)); err != nil {
+		if err := (&Service{log: log, logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 			t.Errorf("%s: delivered again: %v", policy, err)
 		}
 		if n := len(servicetest.All(t, log, events.Catalogue, events.WeightsPublishedType)); n != 0 {
@@ -149,7 +149,7 @@ func TestSubmissionTwice(t *testing.T) {
 	second := submit(t, log, "small", "c", 2, model(t, log, 2))
 	s := &Service{log: log, logger: slog.New(slog.DiscardHandler)}
 	for _, e := range []events.Event{first, first, again, second, first, again, second} {
-		if err := s.effect().Record(t.Context(), log, message(e)); err != nil {
+		if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(e)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -176,7 +176,7 @@ func TestCrashAfterTheStore(t *testing.T) {
 	second := submit(t, log, "small", "b", 2, model(t, log, 2))
 	s := &Service{log: log, logger: slog.New(slog.DiscardHandler)}
 	for _, e := range []events.Event{second, first} {
-		if err := s.effect().Record(t.Context(), log, message(e)); err != nil {
+		if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(e)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -223,7 +223,7 @@ func TestRunThatIsGone(t *testing.T) {
 	log := natstest.Log(t)
 	s := &Service{log: log, logger: slog.New(slog.DiscardHandler)}
 	submitted := submit(t, log, "small", "1", 1, model(t, log, 1))
-	if err := s.effect().Record(t.Context(), log, message(submitted)); err != nil {
+	if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 		t.Fatal(err)
 	}
 	servicetest.OpenRun(t, log, "gone", servicetest.Config("a"))
@@ -231,7 +231,7 @@ func TestRunThatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	opening := servicetest.All(t, log, events.Catalogue, events.RunOpenedType)[0]
-	if err := s.effect().Record(t.Context(), log, message(opening)); err != nil {
+	if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(opening)); err != nil {
 		t.Error(err)
 	}
 }
@@ -240,7 +240,7 @@ func TestRunThatIsGone(t *testing.T) {
 func TestUnreadableSubmission(t *testing.T) {
 	log := natstest.Log(t)
 	e := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType, "small", "1", json.RawMessage(`"no object"`)))
-	if err := (&Service{log: log, logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), log, message(e)); err == nil || !strings.Contains(err.Error(), "_/weights.small/submitted/1") {
+	if err := (&Service{log: log, logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), pipeline.Env{Log: log}, message(e)); err == nil || !strings.Contains(err.Error(), "_/weights.small/submitted/1") {
 		t.Errorf("%v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/weights"
@@ -61,7 +62,7 @@ func TestSubmittedDeltaOfSmallWeights(t *testing.T) {
 	} {
 		wish.Version, wish.Run = int64(version+1), "r"
 		submitted := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType, "small", fmt.Sprint(version), wish))
-		if err := s.effect().Record(t.Context(), log, message(submitted)); err != nil {
+		if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -104,7 +105,7 @@ func TestSubmittedDeltas(t *testing.T) {
 		}
 		submitted := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType, "small", fmt.Sprint("s", source.Uint32()), wish))
 		for range 2 { // delivered twice
-			if err := s.effect().Record(t.Context(), log, message(submitted)); err != nil {
+			if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -145,7 +145,7 @@ func (d *load) append(ctx context.Context, run, entity string, n int, prev uint6
 	}
 	e.Prev = prev
 	for ctx.Err() == nil {
-		stored, _, err := d.log.Append(ctx, e)
+		stored, _, err := d.log.Appender.Append(ctx, e)
 		if err == nil {
 			d.ledger.add(events.RunStream(run), stored.ID, stored.Seq)
 			return stored.Seq, true

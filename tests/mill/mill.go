@@ -192,7 +192,7 @@ func (p *Mill) publish(ctx context.Context, run string, step int64, manifest sto
 		return err
 	}
 	errThere := errors.New("it is published")
-	_, _, err = p.Log.AppendLast(ctx, fact, func(last *events.Event) error {
+	_, _, err = p.Log.Appender.AppendLast(ctx, fact, func(last *events.Event) error {
 		if last == nil {
 			return nil
 		}

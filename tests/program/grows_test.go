@@ -20,7 +20,7 @@ func state(t *testing.T, log *eventlog.Log, typ events.Type, rollout string, pre
 	e, err := events.New("r", typ, rollout, "0", data)
 	e.Source, e.Prev = "test", prev
 	if err == nil {
-		e, _, err = log.Append(t.Context(), e)
+		e, _, err = log.Appender.Append(t.Context(), e)
 	}
 	if err != nil {
 		t.Error(err)

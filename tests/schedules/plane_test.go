@@ -64,7 +64,7 @@ func (p plane) open(ctx context.Context, run string, cfg runfile.RunConfig) erro
 	if err != nil {
 		return err
 	}
-	if _, _, err := p.log.Append(ctx, opened); err != nil {
+	if _, _, err := p.log.Appender.Append(ctx, opened); err != nil {
 		return err
 	}
 	opened.Run = events.Catalogue
@@ -81,7 +81,7 @@ func (p plane) state(ctx context.Context, run string, typ events.Type, entity, o
 }
 
 func (p plane) last(ctx context.Context, fact events.Event) error {
-	_, _, err := p.log.AppendLast(ctx, fact, func(*events.Event) error { return nil })
+	_, _, err := p.log.Appender.AppendLast(ctx, fact, func(*events.Event) error { return nil })
 	return err
 }
 

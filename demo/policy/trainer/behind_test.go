@@ -28,7 +28,7 @@ func state(t *testing.T, log *eventlog.Log, typ events.Type, ordinal string, dat
 	if e, _, err = log.BehindLast(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := log.Append(t.Context(), e); err != nil {
+	if _, _, err := log.Appender.Append(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
 }
