@@ -248,11 +248,11 @@ func TestRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l, err := Read(t.Context(), log, "r")
+	l, err := Read(t.Context(), log.Reader, "r")
 	if err != nil || l.Events != 3 || l.Balance("a").InFlight != 3 {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if _, err := Read(t.Context(), log, "none"); err == nil {
+	if _, err := Read(t.Context(), log.Reader, "none"); err == nil {
 		t.Error("a missing run has books")
 	}
 }

@@ -37,7 +37,7 @@ type StreamRetention struct {
 // RetireRuns finds the runs that were closed long enough ago, and deletes the streams of those that are archived. With remove it first archives what came
 // behind a closing.
 func RetireRuns(ctx context.Context, log *eventlog.Log, keep StreamRetention, remove bool) (old []OldRun, err error) {
-	closed, err := closedRuns(ctx, log)
+	closed, err := closedRuns(ctx, log.Reader)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func RetireRuns(ctx context.Context, log *eventlog.Log, keep StreamRetention, re
 			continue
 		}
 		if !keep.UnreadBefore.IsZero() && !r.Closed.Before(keep.UnreadBefore) {
-			if err := unread(ctx, log, r.Run); err != nil {
+			if err := unread(ctx, log.Reader, r.Run); err != nil {
 				r.Kept = err.Error()
 				old = append(old, r)
 				continue
@@ -72,7 +72,7 @@ func RetireRuns(ctx context.Context, log *eventlog.Log, keep StreamRetention, re
 }
 
 // unread names a feed of the run that has batches which no trainer consumed.
-func unread(ctx context.Context, log *eventlog.Log, run string) error {
+func unread(ctx context.Context, log eventlog.Reader, run string) error {
 	cfg, err := log.RecordedConfig(ctx, run)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func unread(ctx context.Context, log *eventlog.Log, run string) error {
 }
 
 // lastStep is the step of a feed's last event of a type, 0 without one.
-func lastStep[T any](ctx context.Context, log *eventlog.Log, run string, t events.Type, feed string, step func(T) int64) (int64, error) {
+func lastStep[T any](ctx context.Context, log eventlog.Reader, run string, t events.Type, feed string, step func(T) int64) (int64, error) {
 	e, err := log.LastOfType(ctx, run, t, feed)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return 0, nil
@@ -120,7 +120,7 @@ func archiveRest(ctx context.Context, log *eventlog.Log, run string, reason erro
 }
 
 // closedRuns are the closed runs that have a stream, the one that was closed first in front.
-func closedRuns(ctx context.Context, log *eventlog.Log) (closed []OldRun, err error) {
+func closedRuns(ctx context.Context, log eventlog.Reader) (closed []OldRun, err error) {
 	runs, err := log.Runs(ctx)
 	if err != nil {
 		return nil, err

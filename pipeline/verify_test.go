@@ -44,7 +44,7 @@ func verify(t *testing.T, log *eventlog.Log, d Decider) (checked int, difference
 func verifyWithin(t *testing.T, log *eventlog.Log, d Decider, window int) (checked int, differences []Difference) {
 	t.Helper()
 	v := &Verification{
-		Log: log, Run: testRun, Deciders: map[string]map[string]Decider{topology.AdvantageCalculator: {"": d}},
+		Log: log.Reader, Run: testRun, Deciders: map[string]map[string]Decider{topology.AdvantageCalculator: {"": d}},
 		Report: func(d Difference) { differences = append(differences, d) },
 	}
 	by, err := v.verify(t.Context(), window)

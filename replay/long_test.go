@@ -159,11 +159,11 @@ func forgetEnded(t *testing.T, log *eventlog.Log, run string) {
 // bookOf audits a run and decides it again, and finds nothing wrong. What it gives counts nothing that says how the run is stored.
 func bookOf(t *testing.T, log *eventlog.Log, run string) (audit.Report, map[string]int) {
 	t.Helper()
-	audited, err := audit.Check(t.Context(), log, run)
+	audited, err := audit.Check(t.Context(), log.Reader, run)
 	if err != nil || len(audited.Findings) > 0 {
 		t.Fatalf("%s: %+v, %v", run, audited.Findings, err)
 	}
-	verified, err := Verify(t.Context(), log, run, func(uint64) {})
+	verified, err := Verify(t.Context(), log.Reader, run, func(uint64) {})
 	if err != nil || verified.Differences > 0 {
 		t.Fatalf("%s: %+v, %v", run, verified, err)
 	}

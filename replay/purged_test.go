@@ -59,11 +59,11 @@ func TestVerifyAndAuditPurgedRun(t *testing.T) {
 // readAgain audits a run and decides it again, and finds nothing wrong.
 func readAgain(t *testing.T, log *eventlog.Log) (audit.Report, Verification) {
 	t.Helper()
-	audited, err := audit.Check(t.Context(), log, "first")
+	audited, err := audit.Check(t.Context(), log.Reader, "first")
 	if err != nil || len(audited.Findings) > 0 {
 		t.Fatalf("%+v, %v", audited.Findings, err)
 	}
-	verified, err := Verify(t.Context(), log, "first", func(uint64) {})
+	verified, err := Verify(t.Context(), log.Reader, "first", func(uint64) {})
 	if err != nil || verified.Differences > 0 {
 		t.Fatalf("%+v, %v", verified, err)
 	}

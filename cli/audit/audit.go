@@ -127,7 +127,7 @@ func auditRun(cmd *cobra.Command, g *app.Global, p *plane.Plane, run string, o a
 // check reads the run and closes its books; a quick one looks at nothing else.
 func check(ctx context.Context, p *plane.Plane, run string, quick bool) (audit.Report, *books.Run, error) {
 	if quick {
-		l, err := books.Read(ctx, p.Log, run)
+		l, err := books.Read(ctx, p.Log.Reader, run)
 		report := audit.Report{Run: run, Findings: []audit.Finding{}}
 		if err != nil {
 			return report, nil, err

@@ -93,11 +93,11 @@ func TestContinue(t *testing.T) {
 	}
 	servicetest.CloseRun(t, r.Log, "second")
 	servicetest.Wait(t, r.Log, "second", events.GroupCompletedType, "*", 50)
-	v, err := replay.Verify(t.Context(), r.Log, "second", nil)
+	v, err := replay.Verify(t.Context(), r.Log.Reader, "second", nil)
 	if err != nil || v.Differences != 0 || v.Checked["querysampler"] < 150 || v.Checked["advantagecalculator"] != 50 {
 		t.Errorf("%+v, %v", v, err)
 	}
-	report, err := audit.Check(t.Context(), r.Log, "second")
+	report, err := audit.Check(t.Context(), r.Log.Reader, "second")
 	if err != nil || len(report.Findings) > 0 {
 		t.Errorf("%v, %v", report.Findings, err)
 	}
@@ -180,7 +180,7 @@ func TestContinueRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A command that died when its submission was on its way: nobody has taken it in.
-	learnt, err := replay.Learnt(t.Context(), r.Log, "first", 0, cfg)
+	learnt, err := replay.Learnt(t.Context(), r.Log.Reader, "first", 0, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,14 +29,14 @@ func Restore(ctx context.Context, log *eventlog.Log, run string, sealed []events
 	if err != nil {
 		return 0, err
 	}
-	from, err := begin(ctx, log, run, settings, sealed)
+	from, err := begin(ctx, log.Restorer, run, settings, sealed)
 	if err != nil {
 		return 0, err
 	}
-	if count, err = fill(ctx, log, run, settings, from, sealed); err != nil {
+	if count, err = fill(ctx, log.Restorer, run, settings, from, sealed); err != nil {
 		return count, fmt.Errorf("restore run %s: %w", run, err)
 	}
-	if err := list(ctx, log, run, sealed); err != nil {
+	if err := list(ctx, log.Appender, run, sealed); err != nil {
 		return count, err
 	}
 	if alone != nil {
@@ -48,10 +48,10 @@ func Restore(ctx context.Context, log *eventlog.Log, run string, sealed []events
 }
 
 // begin sees to it that there is a hidden stream that holds a beginning of the archive and nothing else, and gives its last sequence.
-func begin(ctx context.Context, log *eventlog.Log, run string, settings runfile.Log, sealed []events.SegmentSealed) (last uint64, err error) {
+func begin(ctx context.Context, log eventlog.Restorer, run string, settings runfile.Log, sealed []events.SegmentSealed) (last uint64, err error) {
 	in, hidden, err := log.Look(ctx, run)
 	if errors.Is(err, eventlog.ErrNotFound) {
-		if err := log.Restorer.MakeHidden(ctx, run, settings); err != nil {
+		if err := log.MakeHidden(ctx, run, settings); err != nil {
 			return 0, err
 		}
 		in, hidden, err = log.Look(ctx, run) // somebody else may have made it
@@ -59,7 +59,7 @@ func begin(ctx context.Context, log *eventlog.Log, run string, settings runfile.
 	if err != nil {
 		return 0, err
 	}
-	differs, err := log.Archive.Differs(ctx, run, sealed)
+	differs, err := log.Differs(ctx, run, sealed)
 	if err == nil && differs != "" {
 		err = fmt.Errorf("%w, and nothing was restored: %s", eventlog.ErrForked, differs)
 	}
@@ -73,25 +73,25 @@ func begin(ctx context.Context, log *eventlog.Log, run string, settings runfile.
 	case hidden:
 		return in.LastSeq, nil
 	}
-	if err := log.Restorer.Hide(ctx, run); err != nil {
+	if err := log.Hide(ctx, run); err != nil {
 		return 0, err
 	}
 	now, _, err := log.Look(ctx, run)
 	if err == nil && now.LastSeq != in.LastSeq {
 		err = fmt.Errorf("run %s went on from sequence %d to %d while it was compared with its archive: %w", run, in.LastSeq, now.LastSeq, eventlog.ErrForked)
-		err = errors.Join(err, log.Restorer.Show(context.WithoutCancel(ctx), run))
+		err = errors.Join(err, log.Show(context.WithoutCancel(ctx), run))
 	}
 	return in.LastSeq, err
 }
 
 // fill writes what the archive holds behind a sequence.
-func fill(ctx context.Context, log *eventlog.Log, run string, settings runfile.Log, last uint64, sealed []events.SegmentSealed) (count int, err error) {
+func fill(ctx context.Context, log eventlog.Restorer, run string, settings runfile.Log, last uint64, sealed []events.SegmentSealed) (count int, err error) {
 	for i, s := range sealed {
 		if s.Last <= last {
 			continue
 		}
 		if settings.Forgets() { // what had left the stream before the segment was made would not fit
-			if err := log.Restorer.PurgeRestored(ctx, run, sealed[:i]); err != nil {
+			if err := log.PurgeRestored(ctx, run, sealed[:i]); err != nil {
 				return count, err
 			}
 		}
@@ -106,7 +106,7 @@ func fill(ctx context.Context, log *eventlog.Log, run string, settings runfile.L
 			if uint64(r.Sequence) <= last {
 				continue
 			}
-			if err := log.Restorer.Put(ctx, run, r); err != nil {
+			if err := log.Put(ctx, run, r); err != nil {
 				return count, fmt.Errorf("sequence %d: %w", r.Sequence, err)
 			}
 			count++
@@ -142,14 +142,14 @@ func firstEvent(ctx context.Context, log eventlog.Reader, run string, s events.S
 }
 
 // list states in the catalogue what it has lost.
-func list(ctx context.Context, log *eventlog.Log, run string, sealed []events.SegmentSealed) error {
+func list(ctx context.Context, log eventlog.Appender, run string, sealed []events.SegmentSealed) error {
 	for _, t := range []events.Type{events.RunOpenedType, events.RunClosedType} {
 		e, err := log.LastOfType(ctx, run, t, run)
 		if errors.Is(err, eventlog.ErrNotFound) {
 			continue // an open run
 		}
 		if err == nil {
-			err = log.Appender.ListRun(ctx, e)
+			err = log.ListRun(ctx, e)
 		}
 		if err != nil {
 			return err
@@ -168,7 +168,7 @@ func list(ctx context.Context, log *eventlog.Log, run string, sealed []events.Se
 			return err
 		}
 		fact.Source = topology.Archiver
-		if _, err := log.Appender.AppendOnce(ctx, fact, time.Time{}, nil); err != nil {
+		if _, err := log.AppendOnce(ctx, fact, time.Time{}, nil); err != nil {
 			return err
 		}
 	}
@@ -176,7 +176,7 @@ func list(ctx context.Context, log *eventlog.Log, run string, sealed []events.Se
 }
 
 // listWeights lists the last published version of a run's policy.
-func listWeights(ctx context.Context, log *eventlog.Log, run string) error {
+func listWeights(ctx context.Context, log eventlog.Appender, run string) error {
 	cfg, err := log.Config(ctx, run)
 	if err != nil {
 		return nil // a log that does not begin with its opening has no policy
@@ -190,7 +190,7 @@ func listWeights(ctx context.Context, log *eventlog.Log, run string) error {
 
 // ListWeights states in the catalogue that a version of a policy was published, unless it knows of that one or a later one: servers that have it
 // report it.
-func ListWeights(ctx context.Context, log *eventlog.Log, published events.WeightsPublished) error {
+func ListWeights(ctx context.Context, log eventlog.Appender, published events.WeightsPublished) error {
 	known, found, err := log.Published(ctx, events.Catalogue, published.Policy)
 	if err != nil || found && known.Version >= published.Version {
 		return err
@@ -200,6 +200,6 @@ func ListWeights(ctx context.Context, log *eventlog.Log, published events.Weight
 		return err
 	}
 	fact.Source = topology.WeightPublisher
-	_, err = log.Appender.AppendOnce(ctx, fact, time.Time{}, nil)
+	_, err = log.AppendOnce(ctx, fact, time.Time{}, nil)
 	return err
 }

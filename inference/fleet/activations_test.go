@@ -246,7 +246,7 @@ func TestVersionsAreRead(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
-		f.FollowVersions(ctx, log)
+		f.FollowVersions(ctx, log.Reader)
 		close(ended)
 	}()
 	c := call("x", 1, "a")

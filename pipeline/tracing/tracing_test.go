@@ -54,7 +54,7 @@ func alone(t *testing.T) {
 
 func begin(t *testing.T, log *eventlog.Log, endpoint string, to *lines) *tracing.Tracing {
 	t.Helper()
-	tr, err := tracing.New(t.Context(), tracing.Options{Endpoint: endpoint, Log: log, Logger: slog.New(slog.NewTextHandler(to, nil)), Instance: "here"})
+	tr, err := tracing.New(t.Context(), tracing.Options{Endpoint: endpoint, Log: log.Reader, Logger: slog.New(slog.NewTextHandler(to, nil)), Instance: "here"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -157,7 +157,7 @@ func TestReplayComesToTheSameBaselines(t *testing.T) {
 		}
 		var differences []pipeline.Difference
 		again := pipeline.Verification{
-			Log: log, Run: testRun, Deciders: map[string]map[string]pipeline.Decider{topology.AdvantageCalculator: {"": d}},
+			Log: log.Reader, Run: testRun, Deciders: map[string]map[string]pipeline.Decider{topology.AdvantageCalculator: {"": d}},
 			Report: func(d pipeline.Difference) { differences = append(differences, d) },
 		}
 		checked, err := again.Verify(t.Context())

@@ -37,7 +37,7 @@ type Options struct {
 
 // Service consumes repo_changed and, from the catalogue, run_opened; it emits index_updated.
 type Service struct {
-	log     *eventlog.Log
+	log     eventlog.Reader
 	logger  *slog.Logger
 	opts    Options
 	folders map[string]*kept
@@ -63,7 +63,7 @@ func Run(ctx context.Context, env pipeline.Env, opts Options) error {
 }
 
 func newService(env pipeline.Env, opts Options) *Service {
-	s := &Service{log: env.Log, logger: env.Logger, opts: opts, folders: map[string]*kept{}}
+	s := &Service{log: env.Log.Reader, logger: env.Logger, opts: opts, folders: map[string]*kept{}}
 	for name, f := range opts.Folders {
 		s.folders[name] = &kept{Folder: f}
 	}

@@ -33,17 +33,17 @@ var teacherHTTP = &http.Client{CheckRedirect: func(*http.Request, []*http.Reques
 
 // Service consumes rollout_scored and rollout_hinted, and emits teacher_scored.
 type Service struct {
-	log  *eventlog.Log
+	log  eventlog.Reader
 	keys fleet.Keys
 }
 
 // Run is the service.
 func Run(ctx context.Context, env pipeline.Env, keys fleet.Keys) error {
-	return pipeline.RunEffect(ctx, env, New(env.Log, keys).Effect())
+	return pipeline.RunEffect(ctx, env, New(env.Log.Reader, keys).Effect())
 }
 
 // New makes the service; keys are shown to the servers that they are for.
-func New(log *eventlog.Log, keys fleet.Keys) *Service { return &Service{log, keys} }
+func New(log eventlog.Reader, keys fleet.Keys) *Service { return &Service{log, keys} }
 
 // Effect is the service as an effect.
 func (s *Service) Effect() pipeline.Effect {

@@ -76,7 +76,7 @@ func (k *class) scored(textOnly bool) pipeline.Message {
 }
 
 func (k *class) record(m pipeline.Message) error {
-	return New(k.log, fleet.Everywhere("k")).Effect().Record(k.t.Context(), pipeline.Env{Log: k.log}, m)
+	return New(k.log.Reader, fleet.Everywhere("k")).Effect().Record(k.t.Context(), pipeline.Env{Log: k.log}, m)
 }
 
 // said are the facts by teacher.
@@ -159,7 +159,7 @@ func TestAnotherTeacherIsAway(t *testing.T) {
 		t.Fatalf("they said %+v", said)
 	}
 	k.check(said["well"])
-	s := New(k.log, fleet.Keys{})
+	s := New(k.log.Reader, fleet.Keys{})
 	last := s.Effect()
 	last.Handle = func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 		return s.giveUp(ctx, m, errors.New("it is away"))
@@ -200,7 +200,7 @@ func TestKilledTeacher(t *testing.T) {
 	server := tokenstest.NewTeacher(t)
 	k := newClass(t, runfile.Teacher{Name: "a", URL: server.URL + "/v1", Model: "m"})
 	m := k.scored(false)
-	facts, err := New(k.log, fleet.Keys{}).Handle(t.Context(), m) // it dies here
+	facts, err := New(k.log.Reader, fleet.Keys{}).Handle(t.Context(), m) // it dies here
 	if len(facts) != 1 || !errors.Is(err, pipeline.ErrCallAgain) {
 		t.Fatalf("%v, %v", facts, err)
 	}

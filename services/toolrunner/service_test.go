@@ -235,7 +235,7 @@ func TestRouteOfARunnerThatIsGone(t *testing.T) {
 	if _, err := log.Streams.EnsureConsumer(t.Context(), spec, runfile.RunnerRoute(gone, runfile.Needs{})); err != nil {
 		t.Fatal(err)
 	}
-	alive := newHeartbeats(log, "self")
+	alive := newHeartbeats(log.Conn(), log.JetStream(), "self")
 	if routes := alive.orphans(t.Context(), "r", map[string]bool{"": true}); len(routes) != 0 {
 		t.Errorf("a runner that has just started takes over %v", routes)
 	}

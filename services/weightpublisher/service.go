@@ -22,7 +22,7 @@ const slots = 2
 // Service consumes weights_submitted and, from the catalogue, run_opened; it emits weights_published and
 // weights_rejected.
 type Service struct {
-	log    *eventlog.Log
+	log    eventlog.Reader
 	logger *slog.Logger
 	meter  counters
 }
@@ -33,7 +33,7 @@ func Run(ctx context.Context, env pipeline.Env) error {
 	if err != nil {
 		return err
 	}
-	s := &Service{log: env.Log, logger: env.Logger, meter: meter}
+	s := &Service{log: env.Log.Reader, logger: env.Logger, meter: meter}
 	return pipeline.RunEffect(ctx, env, s.effect())
 }
 

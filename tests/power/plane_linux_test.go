@@ -210,7 +210,7 @@ func (p *plane) check(ctx context.Context, known []answer) (f findings, err erro
 		}
 	}
 	for _, run := range lastOpened(known, openRuns) {
-		report, err := audit.Check(ctx, p.log, run)
+		report, err := audit.Check(ctx, p.log.Reader, run)
 		if err != nil {
 			f.Broken = append(f.Broken, fmt.Sprintf("audit of run %s: %v", run, err))
 		}
