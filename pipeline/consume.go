@@ -136,9 +136,6 @@ func (h *inputs) handle(m *message.Message) ([]*message.Message, error) {
 		return nil, err
 	}
 	ctx := m.Context()
-	if run, facts := events.RunOfStream(h.spec.Stream); facts {
-		ctx = eventlog.Seen(ctx, run, in.Seq) // handlers look at the log, which has to show their input
-	}
 	err = h.effect.record(ctx, h.env, in, h.meter.published, p.park)
 	if err == nil || h.effect.GiveUp == nil || ctx.Err() != nil || !h.meter.exhausted(jetpubsub.DeliveryOf(m)) {
 		return nil, err

@@ -45,7 +45,10 @@ type Log struct {
 }
 
 // Reader reads what is on the log, and what has left a run's stream for its archive.
-type Reader struct{ *core }
+type Reader struct {
+	*core
+	seen *seen // nil: nothing that a read must show
+}
 
 // Appender is a Reader that puts events on the log.
 type Appender struct{ Reader }
@@ -121,7 +124,7 @@ func New(nc *nats.Conn, store storage.Store, opts ...Option) (*Log, error) {
 	for _, o := range opts {
 		o(c)
 	}
-	r := Reader{c}
+	r := Reader{core: c}
 	return &Log{Reader: r, Appender: Appender{r}, Submitter: Submitter{c}, Archive: Archive{r}, Restorer: Restorer{Archive{r}}, Streams: Streams{r}}, nil
 }
 

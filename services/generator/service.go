@@ -65,11 +65,12 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	if events.External(m.Event.Entity) {
 		return nil, nil // its turns are sampled elsewhere
 	}
-	cfg, err := s.log.Config(ctx, m.Event.Run)
+	log := s.log.At(m.Event.Run, m.Seq)
+	cfg, err := log.Config(ctx, m.Event.Run)
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.log.Rollout(ctx, m.Event.Run, m.Event.Entity)
+	r, err := log.Rollout(ctx, m.Event.Run, m.Event.Entity)
 	if err != nil {
 		return nil, err
 	}

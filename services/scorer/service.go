@@ -73,7 +73,7 @@ func Run(ctx context.Context, env pipeline.Env, opts Options) error {
 
 // Handle scores the rollout of the input, which has finished, or a stage of it, or got feedback, unless it has its outcome already.
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
-	r, err := s.log.Rollout(ctx, m.Event.Run, m.Event.Entity)
+	r, err := s.log.At(m.Event.Run, m.Seq).Rollout(ctx, m.Event.Run, m.Event.Entity)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return nil, pipeline.Permanent(err)
 	}

@@ -160,7 +160,7 @@ func (s *Service) run(ctx context.Context, env pipeline.Env) error {
 
 // Handle answers the calls of the rollout's last turn. A delivery that was overtaken finds nothing to do.
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
-	r, err := s.log.Rollout(ctx, m.Event.Run, m.Event.Entity)
+	r, err := s.log.At(m.Event.Run, m.Seq).Rollout(ctx, m.Event.Run, m.Event.Entity)
 	if err != nil {
 		return nil, err
 	}
