@@ -1,5 +1,5 @@
-// Package eventlog is the log as the services use it: it makes the streams of the topology table, appends
-// events to their entities' chains, and reads chains, events and whole streams back.
+// Package eventlog is the log in parts, of which each user names those that it needs: a Reader, an Appender, a Submitter,
+// an Archive and its Restorer, and Streams.
 package eventlog
 
 import (
