@@ -85,7 +85,7 @@ func New(ctx context.Context, run string, store storage.Store) *Checker {
 }
 
 // Check reads a run's whole stream and its objects.
-func Check(ctx context.Context, log *eventlog.Log, run string) (Report, error) {
+func Check(ctx context.Context, log eventlog.Reader, run string) (Report, error) {
 	c := New(ctx, run, log.Store())
 	for e, err := range log.All(ctx, run, 1) {
 		if err != nil {

@@ -74,7 +74,7 @@ type BatchSide struct {
 
 // Compare reads two runs and compares what a feed of theirs made of each rollout. Feed "" is the
 // first of each.
-func Compare(ctx context.Context, log *eventlog.Log, a, b, feed string) (Diff, error) {
+func Compare(ctx context.Context, log eventlog.Reader, a, b, feed string) (Diff, error) {
 	var sides [2]compared
 	for i, run := range []string{a, b} {
 		l, err := Read(ctx, log, run)

@@ -51,13 +51,13 @@ func (l *Run) Apply(e events.Event) error {
 }
 
 // Read folds a run's whole stream. Other folds may read along.
-func Read(ctx context.Context, log *eventlog.Log, run string, others ...func(events.Event) error) (*Run, error) {
+func Read(ctx context.Context, log eventlog.Reader, run string, others ...func(events.Event) error) (*Run, error) {
 	l := New(run)
 	return l, l.Read(ctx, log, others...)
 }
 
 // Read folds the whole stream into books that are empty.
-func (l *Run) Read(ctx context.Context, log *eventlog.Log, others ...func(events.Event) error) error {
+func (l *Run) Read(ctx context.Context, log eventlog.Reader, others ...func(events.Event) error) error {
 	for e, err := range log.All(ctx, l.Name, 1) {
 		if err == nil {
 			err = l.Apply(e)

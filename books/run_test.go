@@ -236,7 +236,7 @@ func TestQuarters(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	log := natstest.Log(t)
-	if err := log.EnsureRun(t.Context(), "r"); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), "r"); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
@@ -244,15 +244,15 @@ func TestRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := log.Append(t.Context(), e); err != nil {
+		if _, _, err := log.Appender.Append(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 	}
-	l, err := Read(t.Context(), log, "r")
+	l, err := Read(t.Context(), log.Reader, "r")
 	if err != nil || l.Events != 3 || l.Balance("a").InFlight != 3 {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if _, err := Read(t.Context(), log, "none"); err == nil {
+	if _, err := Read(t.Context(), log.Reader, "none"); err == nil {
 		t.Error("a missing run has books")
 	}
 }

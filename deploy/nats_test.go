@@ -54,12 +54,12 @@ func TestNATSConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.EnsureStreams(t.Context()); err != nil {
+	if err := log.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// Streams reserve their limits: many runs must fit.
 	for _, run := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"} {
-		if err := log.EnsureRun(t.Context(), run); err != nil {
+		if err := log.Streams.EnsureRun(t.Context(), run); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -165,8 +165,8 @@ func TestNATSClusterConfiguration(t *testing.T) {
 		return log
 	}
 	intake := connect(topology.Intake)
-	natstest.Eventually(t, "the cluster has the streams", func() bool { return intake.EnsureStreams(t.Context()) == nil })
-	all, err := connect(topology.Admin).Replications(t.Context()) // the intake may not list streams
+	natstest.Eventually(t, "the cluster has the streams", func() bool { return intake.Streams.Ensure(t.Context()) == nil })
+	all, err := connect(topology.Admin).Streams.Replications(t.Context()) // the intake may not list streams
 	if err != nil || len(all) < 3 {
 		t.Fatal(all, err)
 	}

@@ -31,12 +31,12 @@ func NewRecorded(run string) *Recorded {
 }
 
 // ReadRecorded folds a recorded run.
-func ReadRecorded(ctx context.Context, log *eventlog.Log, run string) (*Recorded, error) {
+func ReadRecorded(ctx context.Context, log eventlog.Reader, run string) (*Recorded, error) {
 	return ReadThrough(ctx, log, run, math.MaxUint64)
 }
 
 // ReadThrough folds a recorded run as it was when it had a sequence.
-func ReadThrough(ctx context.Context, log *eventlog.Log, run string, through uint64) (*Recorded, error) {
+func ReadThrough(ctx context.Context, log eventlog.Reader, run string, through uint64) (*Recorded, error) {
 	f := NewRecorded(run)
 	for e, err := range log.All(ctx, run, 1) {
 		if err == nil && e.Seq > through {

@@ -146,7 +146,7 @@ func TestChatOfBranches(t *testing.T) {
 	servicetest.Append(t, r.Log, servicetest.Event(t, "harness", events.RolloutFinishedType, "xa-0", "0", finished))
 	servicetest.Append(t, r.Log, servicetest.Event(t, "harness", events.RolloutScoredType, "xa-0", "0", events.RolloutScored{Reward: 1, Trajectory: finished.Trajectory}))
 	out := filepath.Join(t.TempDir(), "chat.jsonl")
-	list, err := Select(t.Context(), r.Log, []string{"harness"}, Selection{})
+	list, err := Select(t.Context(), r.Log.Reader, []string{"harness"}, Selection{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func TestExports(t *testing.T) {
 	out := t.TempDir()
 	export := func(form, to string, s Selection, runs ...string) int {
 		t.Helper()
-		list, err := Select(t.Context(), r.Log, runs, s)
+		list, err := Select(t.Context(), r.Log.Reader, runs, s)
 		if err != nil {
 			t.Fatal(err)
 		}

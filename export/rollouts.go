@@ -32,7 +32,7 @@ type Rollout struct {
 }
 
 // Finished reads the episodes of a run that have a trajectory file, by rollout.
-func Finished(ctx context.Context, log *eventlog.Log, run string) ([]Rollout, error) {
+func Finished(ctx context.Context, log eventlog.Reader, run string) ([]Rollout, error) {
 	l := books.New(run)
 	l.Detailed = func(string) bool { return true }
 	turns := map[string][]turnShape{} // of harnesses' and agents' rollouts
@@ -83,7 +83,7 @@ type Selection struct {
 }
 
 // Select reads the selected rollouts of runs, by run and rollout.
-func Select(ctx context.Context, log *eventlog.Log, runs []string, s Selection) (all []Rollout, err error) {
+func Select(ctx context.Context, log eventlog.Reader, runs []string, s Selection) (all []Rollout, err error) {
 	for _, run := range slices.Compact(slices.Sorted(slices.Values(runs))) {
 		list, err := Finished(ctx, log, run)
 		if err != nil {

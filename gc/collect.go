@@ -18,7 +18,7 @@ import (
 // It lists what is unreachable only after it has read every history, and looks at the histories' new events and at the object's age
 // again right before it deletes. What a writer has uploaded, or relied upon, shortly before is young: storage.PutBlob sees to that.
 type Collector struct {
-	Log   *eventlog.Log
+	Log   eventlog.Archive
 	Store storage.Store
 	// Cutoff is the moment before which an object must have been written to be deleted.
 	Cutoff time.Time

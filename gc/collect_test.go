@@ -28,7 +28,7 @@ func collect(t *testing.T, r *clitest.Recorded, c *Collector, there map[string]b
 			t.Fatal(err)
 		}
 	}
-	c.Log, c.Store, c.Cutoff = r.Log, store, time.Now().Add(-time.Hour)
+	c.Log, c.Store, c.Cutoff = r.Log.Archive, store, time.Now().Add(-time.Hour)
 	if _, err := c.Run(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}

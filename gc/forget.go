@@ -36,14 +36,14 @@ type ForgottenRun struct {
 
 // Forget finds the archived runs that retention does not keep, and with remove records that they are forgotten. Their objects are garbage from then
 // on, which the collector deletes. A run without a recorded closing, and one that has a stream, is never forgotten.
-func Forget(ctx context.Context, log *eventlog.Log, keep Retention, remove bool) (gone []ForgottenRun, err error) {
-	runs, err := archivedRuns(ctx, log)
+func Forget(ctx context.Context, log eventlog.Appender, keep Retention, remove bool) (gone []ForgottenRun, err error) {
+	runs, err := archivedRuns(ctx, log.Reader)
 	if err != nil {
 		return nil, err
 	}
 	named := map[string]bool{}
 	if keep.Referred {
-		if named, err = referred(ctx, log); err != nil {
+		if named, err = referred(ctx, log.Reader); err != nil {
 			return nil, err
 		}
 	}
@@ -75,7 +75,7 @@ func Forget(ctx context.Context, log *eventlog.Log, keep Retention, remove bool)
 }
 
 // archivedRuns are the closed runs of which only the archive is left, the one that was closed first in front.
-func archivedRuns(ctx context.Context, log *eventlog.Log) (runs []ForgottenRun, err error) {
+func archivedRuns(ctx context.Context, log eventlog.Reader) (runs []ForgottenRun, err error) {
 	names, err := log.AllRuns(ctx)
 	if err != nil {
 		return nil, err

@@ -153,7 +153,7 @@ func (c *Collector) markStored(ctx context.Context) error {
 			err = errors.New("there are objects of it in the store, but neither a stream nor an archive; is the store that of another server?")
 		}
 		if err == nil {
-			_, err = c.Log.ReachArchive(ctx, run, sealed, 1, c.marks.reach)
+			_, err = c.Log.ReachSegments(ctx, run, sealed, 1, c.marks.reach)
 		}
 		if err != nil {
 			return unreadable(run, err)

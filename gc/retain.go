@@ -133,7 +133,7 @@ func Retain(ctx context.Context, log *eventlog.Log, p Policy, c *Collector, remo
 		if p.Archives > 0 {
 			keep.ClosedBefore = ago(p.Archives)
 		}
-		if r.Forgotten, err = Forget(ctx, log, keep, remove); err != nil {
+		if r.Forgotten, err = Forget(ctx, log.Appender, keep, remove); err != nil {
 			return r, err
 		}
 		for _, run := range r.Forgotten {
@@ -142,21 +142,21 @@ func Retain(ctx context.Context, log *eventlog.Log, p Policy, c *Collector, remo
 	}
 	if p.Weights > 0 {
 		keep := WeightRetention{ReplacedBefore: ago(p.Weights), Keep: p.KeepWeights, Cutoff: ago(p.Objects)}
-		if r.Weights, err = CollectAllWeights(ctx, log, keep, remove); err != nil {
+		if r.Weights, err = CollectAllWeights(ctx, log.Archive, keep, remove); err != nil {
 			return r, err
 		}
 	}
 	if p.Objects == 0 {
 		return r, nil
 	}
-	c.Log, c.Store, c.Cutoff = log, log.Store(), ago(p.Objects)
+	c.Log, c.Store, c.Cutoff = log.Archive, log.Store(), ago(p.Objects)
 	r.Kinds, err = c.Run(ctx, remove)
 	r.Unfinished = c.Unfinished
 	return r, err
 }
 
 // referred are the runs that others, which are not forgotten, continue or replay.
-func referred(ctx context.Context, log *eventlog.Log) (named map[string]bool, err error) {
+func referred(ctx context.Context, log eventlog.Reader) (named map[string]bool, err error) {
 	known, err := log.AllRuns(ctx, events.RunOpenedType)
 	if err != nil {
 		return nil, err

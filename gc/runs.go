@@ -37,7 +37,7 @@ type StreamRetention struct {
 // RetireRuns finds the runs that were closed long enough ago, and deletes the streams of those that are archived. With remove it first archives what came
 // behind a closing.
 func RetireRuns(ctx context.Context, log *eventlog.Log, keep StreamRetention, remove bool) (old []OldRun, err error) {
-	closed, err := closedRuns(ctx, log)
+	closed, err := closedRuns(ctx, log.Reader)
 	if err != nil {
 		return nil, err
 	}
@@ -46,18 +46,18 @@ func RetireRuns(ctx context.Context, log *eventlog.Log, keep StreamRetention, re
 			continue
 		}
 		if !keep.UnreadBefore.IsZero() && !r.Closed.Before(keep.UnreadBefore) {
-			if err := unread(ctx, log, r.Run); err != nil {
+			if err := unread(ctx, log.Reader, r.Run); err != nil {
 				r.Kept = err.Error()
 				old = append(old, r)
 				continue
 			}
 		}
-		last, err := log.Deletable(ctx, r.Run)
+		last, err := log.Archive.Deletable(ctx, r.Run)
 		if errors.Is(err, eventlog.ErrNotArchived) && remove {
 			last, err = archiveRest(ctx, log, r.Run, err)
 		}
 		if err == nil && remove {
-			err = log.DeleteArchived(ctx, r.Run, last)
+			err = log.Streams.DeleteArchived(ctx, r.Run, last)
 			r.Deleted = err == nil
 		}
 		if ctx.Err() != nil {
@@ -72,7 +72,7 @@ func RetireRuns(ctx context.Context, log *eventlog.Log, keep StreamRetention, re
 }
 
 // unread names a feed of the run that has batches which no trainer consumed.
-func unread(ctx context.Context, log *eventlog.Log, run string) error {
+func unread(ctx context.Context, log eventlog.Reader, run string) error {
 	cfg, err := log.RecordedConfig(ctx, run)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func unread(ctx context.Context, log *eventlog.Log, run string) error {
 }
 
 // lastStep is the step of a feed's last event of a type, 0 without one.
-func lastStep[T any](ctx context.Context, log *eventlog.Log, run string, t events.Type, feed string, step func(T) int64) (int64, error) {
+func lastStep[T any](ctx context.Context, log eventlog.Reader, run string, t events.Type, feed string, step func(T) int64) (int64, error) {
 	e, err := log.LastOfType(ctx, run, t, feed)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return 0, nil
@@ -109,18 +109,18 @@ func lastStep[T any](ctx context.Context, log *eventlog.Log, run string, t event
 // archiveRest archives what a closed run at rest holds behind its archive, and gives the reason for which its stream must stay after that. Of a run that
 // is not at rest that is the one that it has already.
 func archiveRest(ctx context.Context, log *eventlog.Log, run string, reason error) (last uint64, err error) {
-	wait, err := log.AtRest(ctx, run)
+	wait, err := log.Archive.AtRest(ctx, run)
 	if err != nil || wait > 0 {
 		return 0, cmp.Or(err, reason)
 	}
-	if _, err := log.Seal(ctx, run, true); err != nil {
+	if _, err := log.Appender.Seal(ctx, run, true); err != nil {
 		return 0, err
 	}
-	return log.Deletable(ctx, run)
+	return log.Archive.Deletable(ctx, run)
 }
 
 // closedRuns are the closed runs that have a stream, the one that was closed first in front.
-func closedRuns(ctx context.Context, log *eventlog.Log) (closed []OldRun, err error) {
+func closedRuns(ctx context.Context, log eventlog.Reader) (closed []OldRun, err error) {
 	runs, err := log.Runs(ctx)
 	if err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ func TestDefaultRetention(t *testing.T) {
 		servicetest.Append(t, log, servicetest.Event(t, "unread", events.BatchReadyType, "trainer", "1", events.BatchReady{Step: 1}))
 		for _, run := range []string{"unread", "late", "plain", "newest"} {
 			servicetest.CloseRun(t, log, run)
-			if _, err := log.Seal(t.Context(), run, true); err != nil {
+			if _, err := log.Appender.Seal(t.Context(), run, true); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
@@ -77,10 +77,10 @@ func TestLateFactIsNotDeleted(t *testing.T) {
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
 	servicetest.StartRollout(t, log, "r", "g000001-0", "a")
 	servicetest.CloseRun(t, log, "r")
-	if _, err := log.Seal(t.Context(), "r", true); err != nil {
+	if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 		t.Fatal(err)
 	}
-	last, err := log.Deletable(t.Context(), "r")
+	last, err := log.Archive.Deletable(t.Context(), "r")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,20 +88,20 @@ func TestLateFactIsNotDeleted(t *testing.T) {
 		return servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutAnnotatedType, "g000001-0", id, events.RolloutAnnotated{Text: "late"}))
 	}
 	late := note("1")
-	if err := log.DeleteArchived(t.Context(), "r", last); !errors.Is(err, eventlog.ErrNotArchived) {
+	if err := log.Streams.DeleteArchived(t.Context(), "r", last); !errors.Is(err, eventlog.ErrNotArchived) {
 		t.Errorf("a stream that has grown: %v", err)
 	}
 	later := note("2") // the stream is shown again
 	if later.Seq != late.Seq+1 {
 		t.Errorf("it goes on at %d behind %d", later.Seq, late.Seq)
 	}
-	if _, err := log.Seal(t.Context(), "r", true); err != nil {
+	if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 		t.Fatal(err)
 	}
-	if last, err = log.Deletable(t.Context(), "r"); err != nil {
+	if last, err = log.Archive.Deletable(t.Context(), "r"); err != nil {
 		t.Fatal(err)
 	}
-	if err := log.DeleteArchived(t.Context(), "r", last); err != nil {
+	if err := log.Streams.DeleteArchived(t.Context(), "r", last); err != nil {
 		t.Error(err)
 	}
 	if all := servicetest.All(t, log, "r"); all[len(all)-1].ID != later.ID {

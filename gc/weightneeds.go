@@ -13,7 +13,7 @@ import (
 
 // weightNeeds is who may still need which versions and files of a policy, by the catalogue, the open runs and the intake's queue.
 type weightNeeds struct {
-	log    *eventlog.Log
+	log    eventlog.Archive
 	policy string
 	last   uint64 // of the catalogue
 	runs   map[string]runfile.RunConfig
@@ -29,7 +29,7 @@ type weightNeeds struct {
 	files  map[string]bool  // of submissions that are not answered
 }
 
-func newWeightNeeds(log *eventlog.Log, policy string) *weightNeeds {
+func newWeightNeeds(log eventlog.Archive, policy string) *weightNeeds {
 	return &weightNeeds{log: log, policy: policy, runs: map[string]runfile.RunConfig{}, submitted: map[uint64]events.WeightsSubmitted{}, serves: map[string]int64{}}
 }
 

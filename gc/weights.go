@@ -67,7 +67,7 @@ type weightsCollector struct {
 // A version is collected from the moment that weights.Collect has said so; then its files are deleted. One that is killed in between leaves files that the
 // next one finds. Files that no version names are deleted, too, unless they are young or a submission that is not answered names them. Both are looked
 // at again before every few deletions, so publishers may be at work.
-func CollectWeights(ctx context.Context, log *eventlog.Log, policy string, keep WeightRetention, remove bool) (WeightsReport, error) {
+func CollectWeights(ctx context.Context, log eventlog.Archive, policy string, keep WeightRetention, remove bool) (WeightsReport, error) {
 	c := &weightsCollector{
 		store: log.Store(), policy: policy, keep: keep, needs: newWeightNeeds(log, policy), gone: map[int64]bool{}, known: map[int64]*weights.Manifest{}, deltas: map[int64]string{},
 		report: WeightsReport{Policy: policy, Versions: []OldVersion{}},
@@ -230,7 +230,7 @@ func (c *weightsCollector) delete(ctx context.Context, all []storage.Info) error
 }
 
 // CollectAllWeights is CollectWeights of every policy.
-func CollectAllWeights(ctx context.Context, log *eventlog.Log, keep WeightRetention, remove bool) (all []WeightsReport, err error) {
+func CollectAllWeights(ctx context.Context, log eventlog.Archive, keep WeightRetention, remove bool) (all []WeightsReport, err error) {
 	policies, err := weights.Policies(ctx, log.Store())
 	if err != nil {
 		return nil, err

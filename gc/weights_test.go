@@ -162,7 +162,7 @@ func retention(keep int) WeightRetention {
 
 func (l *lab) collect(keep int, remove bool) WeightsReport {
 	l.Helper()
-	r, err := CollectWeights(l.Context(), l.log, "p", retention(keep), remove)
+	r, err := CollectWeights(l.Context(), l.log.Archive, "p", retention(keep), remove)
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -295,11 +295,11 @@ func TestCollectWeightsBesidePublishers(t *testing.T) {
 	offering, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() {
-		_, _ = l.log.Submit(offering, eventlog.Submission{Run: events.Catalogue, Type: events.WeightsSubmittedType, Entity: "p", Data: queued, ID: "q"})
+		_, _ = l.log.Submitter.Submit(offering, eventlog.Submission{Run: events.Catalogue, Type: events.WeightsSubmittedType, Entity: "p", Data: queued, ID: "q"})
 	}()
 	natstest.Eventually(t, "the submission waits", func() bool {
 		waits := false
-		err := l.log.ReachSubmissions(t.Context(), func(string) error { waits = true; return nil })
+		err := l.log.Archive.ReachSubmissions(t.Context(), func(string) error { waits = true; return nil })
 		return err == nil && waits
 	})
 	again := false
@@ -348,7 +348,7 @@ func TestCollectWeightsKilled(t *testing.T) {
 			dry := l.collect(keep, false)
 			for dies := 0; ; dies++ {
 				l.store.left = dies % 3
-				_, err := CollectWeights(t.Context(), l.log, "p", retention(keep), true)
+				_, err := CollectWeights(t.Context(), l.log.Archive, "p", retention(keep), true)
 				l.store.left = -1
 				left := l.whole()
 				if kept := left[max(0, len(left)-keep):]; len(kept) != keep || kept[0] != l.last-int64(keep)+1 {
@@ -426,7 +426,7 @@ func TestCollectWeightsInABucket(t *testing.T) {
 		l.publish("r", fmt.Sprint("content ", v), "shared")
 	}
 	later := time.Now().Add(time.Hour) // by which everything is old
-	r, err := CollectWeights(t.Context(), l.log, "p", WeightRetention{ReplacedBefore: later, Keep: 2, Cutoff: later}, true)
+	r, err := CollectWeights(t.Context(), l.log.Archive, "p", WeightRetention{ReplacedBefore: later, Keep: 2, Cutoff: later}, true)
 	if err != nil || r.Deleted != 3 || len(r.Versions) != 3 {
 		t.Errorf("%+v, %v", r, err)
 	}

@@ -31,7 +31,7 @@ func (m *Monitor) askLog(ctx context.Context) {
 	default:
 		m.streams.away = time.Now()
 		who := "the NATS server"
-		if cluster := m.o.Log.Conn().ConnectedClusterName(); cluster != "" {
+		if cluster := m.o.Conn.ConnectedClusterName(); cluster != "" {
 			who = "the leader in NATS cluster " + cluster
 		}
 		m.outages.found(LogUnreachable, Outage{Since: began, Reason: reason(who, err)})

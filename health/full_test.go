@@ -61,7 +61,7 @@ func TestStreamAtItsLimit(t *testing.T) {
 	}
 	w.eventually(health.LogRefusesWrites, false)
 
-	if err := w.log.EnsureStreams(t.Context()); err != nil {
+	if err := w.log.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	limit(t, js, events.IntakeStream, 64<<10)
@@ -69,7 +69,7 @@ func TestStreamAtItsLimit(t *testing.T) {
 		_, err := js.Publish(t.Context(), "rondo.in.somebody", make([]byte, 1000))
 		full = err != nil
 	}
-	_, err := w.log.Submit(t.Context(), eventlog.Submission{Run: "r", Type: events.FeedbackRecordedType, Entity: "g000001-0", Source: "test", ID: "x", Data: events.FeedbackRecorded{Signal: "accept"}})
+	_, err := w.log.Submitter.Submit(t.Context(), eventlog.Submission{Run: "r", Type: events.FeedbackRecordedType, Entity: "g000001-0", Source: "test", ID: "x", Data: events.FeedbackRecorded{Signal: "accept"}})
 	if err == nil {
 		t.Fatal("a full stream takes a submission")
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rondo-rl/rondo/events/embedded"
@@ -25,7 +26,8 @@ const (
 
 // Options say what is watched.
 type Options struct {
-	Log     *eventlog.Log
+	Log     eventlog.Streams
+	Conn    *nats.Conn // to the log
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer // nil: none
 	// Server is the log of this process; nil when it runs elsewhere.
@@ -68,7 +70,7 @@ func New(o Options) (*Monitor, error) {
 		slow := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rondo_slow_appends_total", Help: "Appends that took longer than a second, or got no answer."},
 			func() float64 { return float64(o.Log.SlowAppends()) })
 		lost := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rondo_reconnects_total", Help: "Lost connections to the NATS server that were made again."},
-			func() float64 { return float64(o.Log.Conn().Stats().Reconnects) })
+			func() float64 { return float64(o.Conn.Stats().Reconnects) })
 		for _, c := range []prometheus.Collector{slow, lost, newDisks(o.Disks)} {
 			if err := o.Metrics.Register(c); err != nil {
 				return nil, err

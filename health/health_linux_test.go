@@ -132,10 +132,10 @@ func watch(t *testing.T, o health.Options, nc *nats.Conn, store storage.Store) *
 	if w.log, err = eventlog.New(nc, store); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.log.EnsureRun(t.Context(), "r"); err != nil {
+	if err := w.log.Streams.EnsureRun(t.Context(), "r"); err != nil {
 		t.Fatal(err)
 	}
-	o.Log, o.Logger, o.Metrics = w.log, slog.New(slog.NewTextHandler(w, nil)), w.metrics
+	o.Log, o.Conn, o.Logger, o.Metrics = w.log.Streams, nc, slog.New(slog.NewTextHandler(w, nil)), w.metrics
 	if w.monitor, err = health.New(o); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func (w *watched) append(n int) <-chan error {
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, _, err := w.log.Append(w.t.Context(), e)
+		_, _, err := w.log.Appender.Append(w.t.Context(), e)
 		done <- err
 	}()
 	return done

@@ -17,7 +17,7 @@ func TestServersOfAClusterAreAway(t *testing.T) {
 	t.Parallel()
 	c := natstest.Cluster(t, 3)
 	log := c.Log(t)
-	natstest.Eventually(t, "the streams are made", func() bool { return log.EnsureStreams(t.Context()) == nil })
+	natstest.Eventually(t, "the streams are made", func() bool { return log.Streams.Ensure(t.Context()) == nil })
 	nc := connect(t, c.URL(0))
 	w := watch(t, health.Options{}, nc, natstest.Store(t))
 	w.eventually(health.LogDegraded, false)

@@ -15,7 +15,7 @@ func TestEndsOfAnotherFold(t *testing.T) {
 	if err := os.MkdirAll(projectionsOf(env, ""), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := env.Log.EnsureRun(t.Context(), "r"); err != nil { // one without a stream is forgotten
+	if err := env.Log.Streams.EnsureRun(t.Context(), "r"); err != nil { // one without a stream is forgotten
 		t.Fatal(err)
 	}
 	in := eventlog.Incarnation{Created: time.Unix(1, 0), LastSeq: 7}

@@ -32,7 +32,7 @@ type ensure func(ctx context.Context) (jetstream.Consumer, error)
 // serve works on one consumer of the topology table until the context ends, among others of a group.
 func (s *effectService) serve(ctx context.Context, group *sync.WaitGroup, spec topology.ConsumerSpec, route string) {
 	s.serveWith(ctx, group, spec, func(ctx context.Context) (jetstream.Consumer, error) {
-		return s.env.Log.EnsureConsumer(ctx, spec, route)
+		return s.env.Log.Streams.EnsureConsumer(ctx, spec, route)
 	})
 }
 
@@ -62,7 +62,7 @@ func (s *effectService) consume(ctx context.Context, spec topology.ConsumerSpec,
 	var current atomic.Value
 	subscriber := jetpubsub.NewSubscriber(jetpubsub.Config{
 		Conn: s.env.Log.JetStream().Conn(), Slots: s.slots.Tenant(tenantOf(spec)), Gone: unserved, Grace: graceTime, HandOver: handOver,
-		Requests: s.env.Log.Requests(requesterOf(spec)),
+		Requests: s.env.Log.Streams.Requests(requesterOf(spec)),
 		Ensure: func(ctx context.Context, _ string) (jetstream.Consumer, error) {
 			c, err := ensure(ctx)
 			if err == nil {
@@ -136,16 +136,13 @@ func (h *inputs) handle(m *message.Message) ([]*message.Message, error) {
 		return nil, err
 	}
 	ctx := m.Context()
-	if run, facts := events.RunOfStream(h.spec.Stream); facts {
-		ctx = eventlog.Seen(ctx, run, in.Seq) // handlers look at the log, which has to show their input
-	}
-	err = h.effect.record(ctx, h.env.Log, in, h.meter.published, p.park)
+	err = h.effect.record(ctx, h.env, in, h.meter.published, p.park)
 	if err == nil || h.effect.GiveUp == nil || ctx.Err() != nil || !h.meter.exhausted(jetpubsub.DeliveryOf(m)) {
 		return nil, err
 	}
 	last := h.effect
 	last.Handle = func(ctx context.Context, in Message) ([]events.Event, error) { return h.effect.GiveUp(ctx, in, err) }
-	return nil, last.record(ctx, h.env.Log, in, h.meter.published, p.park)
+	return nil, last.record(ctx, h.env, in, h.meter.published, p.park)
 }
 
 // read reads a delivery. What is on a run's stream and cannot be read is given up: it will not get better.

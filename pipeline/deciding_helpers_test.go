@@ -134,18 +134,18 @@ func deciding(t testing.TB, env Env, d Deciding) *service {
 // openRun makes a run as the intake does.
 func openRun(t testing.TB, log *eventlog.Log, run string) {
 	t.Helper()
-	if err := log.EnsureRun(t.Context(), run); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	opened, err := events.New(run, events.RunOpenedType, run, "0", events.RunOpened{Config: runfile.DefaultRunConfig()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := log.Append(t.Context(), opened); err != nil {
+	if _, _, err := log.Appender.Append(t.Context(), opened); err != nil {
 		t.Fatal(err)
 	}
 	opened.Run = events.Catalogue
-	if _, _, err := log.AppendLast(t.Context(), opened, func(*events.Event) error { return nil }); err != nil {
+	if _, _, err := log.Appender.AppendLast(t.Context(), opened, func(*events.Event) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -159,7 +159,7 @@ func closeRun(t testing.TB, log *eventlog.Log, run string) {
 	}
 	for _, of := range []string{run, events.Catalogue} {
 		closed.Run = of
-		if _, _, err := log.AppendLast(t.Context(), closed, func(*events.Event) error { return nil }); err != nil {
+		if _, _, err := log.Appender.AppendLast(t.Context(), closed, func(*events.Event) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -171,7 +171,7 @@ func openGroup(t testing.TB, log *eventlog.Log, n int64, task string) events.Eve
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored, _, err := log.Append(t.Context(), e)
+	stored, _, err := log.Appender.Append(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -143,7 +143,7 @@ func TestDeletedRunLeavesNothing(t *testing.T) {
 		openGroup(t, log, 1, "")
 		answer(t, log, 1)
 		closeRun(t, log, testRun)
-		if err := log.DeleteRun(t.Context(), testRun); err != nil {
+		if err := log.Streams.DeleteRun(t.Context(), testRun); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Minute)
@@ -159,7 +159,7 @@ func TestRunWithoutOpening(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
 		closed := must(events.New(events.Catalogue, events.RunClosedType, "lost", "0", events.RunClosed{}))
-		if _, _, err := log.Append(t.Context(), closed); err != nil {
+		if _, _, err := log.Appender.Append(t.Context(), closed); err != nil {
 			t.Fatal(err)
 		}
 		openRun(t, log, "broken")

@@ -101,7 +101,7 @@ func TestStreamMadeAgain(t *testing.T) {
 			openGroup(t, log, n+1, "of the first stream")
 		}
 		answer(t, log, 5)
-		if err := log.DeleteRun(t.Context(), testRun); err != nil {
+		if err := log.Streams.DeleteRun(t.Context(), testRun); err != nil {
 			t.Fatal(err)
 		}
 		openRun(t, log, testRun)

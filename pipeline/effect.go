@@ -37,7 +37,7 @@ type Message struct {
 // The events are appended in order before the input is acknowledged. The first event of a chain carries Prev as
 // the handler saw it; later ones of the same chain are linked by the runtime. nil, nil means that there is
 // nothing to do. When somebody else was faster, the handler is called again and reads the log anew, so it must
-// look at the log, not at the input, to see what is still to do. Events beside an error are appended too; beside
+// look at the log, at least at the input's sequence, not at the input, to see what is still to do. Events beside an error are appended too; beside
 // ErrCallAgain the handler is called again when they are on the log.
 //
 // An error wrapped by RetryAfter or Permanent says what happens to the input; any other lets it come again,

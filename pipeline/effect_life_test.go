@@ -281,7 +281,7 @@ func TestConsumerThatCannotBeMade(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		p := newPlane(t)
 		p.open(t, testRun)
-		if err := p.log.DeleteRun(t.Context(), testRun); err != nil {
+		if err := p.log.Streams.DeleteRun(t.Context(), testRun); err != nil {
 			t.Fatal(err)
 		}
 		env := p.env(t, "")

@@ -35,7 +35,7 @@ func newPlane(t testing.TB) *plane {
 	t.Helper()
 	p := &plane{server: natstest.Server(t), store: natstest.Store(t)}
 	p.log = p.connect(t, natstest.Connect(t, p.server))
-	if err := p.log.EnsureStreams(t.Context()); err != nil {
+	if err := p.log.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -73,7 +73,7 @@ func event(t testing.TB, run string, typ events.Type, entity, ordinal string, da
 
 func (p *plane) append(t testing.TB, e events.Event) events.Event {
 	t.Helper()
-	stored, _, err := p.log.Append(t.Context(), e)
+	stored, _, err := p.log.Appender.Append(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func (p *plane) open(t testing.TB, run string) {
 
 func (p *plane) openAs(t testing.TB, run string, cfg runfile.RunConfig) {
 	t.Helper()
-	if err := p.log.EnsureRun(t.Context(), run); err != nil {
+	if err := p.log.Streams.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	p.append(t, event(t, run, events.RunOpenedType, run, "0", events.RunOpened{Config: cfg}))
@@ -99,7 +99,7 @@ func (p *plane) openAs(t testing.TB, run string, cfg runfile.RunConfig) {
 func (p *plane) close(t testing.TB, run string) {
 	t.Helper()
 	e := event(t, events.Catalogue, events.RunClosedType, run, "0", events.RunClosed{})
-	if _, _, err := p.log.AppendLast(t.Context(), e, func(*events.Event) error { return nil }); err != nil {
+	if _, _, err := p.log.Appender.AppendLast(t.Context(), e, func(*events.Event) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // the fact or a later one. A run that is opened, closed or deleted meanwhile is left out: its
 // opening is consumed, too, and whoever does that looks into the catalogue.
 func Inform(
-	ctx context.Context, log *eventlog.Log, wants func(runfile.RunConfig) bool, next func(run string) (*events.Event, error), runs ...string,
+	ctx context.Context, log eventlog.Reader, wants func(runfile.RunConfig) bool, next func(run string) (*events.Event, error), runs ...string,
 ) (facts []events.Event, err error) {
 	if len(runs) == 0 {
 		if runs, err = log.Runs(ctx); err != nil {

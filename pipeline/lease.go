@@ -65,7 +65,7 @@ func (l *leases) count() float64 {
 
 // make makes the bucket where it is missing.
 func (l *leases) make(ctx context.Context) (jetstream.KeyValue, error) {
-	replicas, err := l.log.Replicas(ctx)
+	replicas, err := l.log.Streams.Replicas(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("make the lease bucket: %w", err)
 	}

@@ -37,7 +37,7 @@ func TestStandbyTakesOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := log.EnsureStreams(t.Context()); err != nil {
+		if err := log.Streams.Ensure(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		openRun(t, log, testRun)
@@ -154,7 +154,7 @@ func TestTwoActives(t *testing.T) {
 		return log
 	}
 	log := connect()
-	if err := log.EnsureStreams(t.Context()); err != nil {
+	if err := log.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	openRun(t, log, testRun)
@@ -236,7 +236,7 @@ func TestAdoptedFactWithAnotherContent(t *testing.T) {
 			}
 			s := heldSession(t, log, answerer{estimator: "mine"})
 			winner.Prev = 2
-			stored, _, err := log.Append(t.Context(), winner)
+			stored, _, err := log.Appender.Append(t.Context(), winner)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -330,7 +330,7 @@ func TestLeaderThatCannotReadResigns(t *testing.T) {
 		openRun(t, log, testRun)
 		old, unread := testEnv(t, log, "old"), &atomic.Pointer[error]{}
 		old.Logger, old.Metrics = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
-		monitor, err := health.New(health.Options{Log: log, Logger: old.Logger})
+		monitor, err := health.New(health.Options{Log: log.Streams, Conn: log.Conn(), Logger: old.Logger})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -108,14 +108,14 @@ func TestOutageOfARestoration(t *testing.T) {
 		scored := score(env.Log)
 		effect(t, env, 2, func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 			if hidden.CompareAndSwap(false, true) {
-				if err := p.log.Hide(ctx, testRun); err != nil {
+				if err := p.log.Restorer.Hide(ctx, testRun); err != nil {
 					return nil, err
 				}
 			}
 			return scored(ctx, m)
 		})
 		time.Sleep(30 * time.Minute) // all deliveries take five
-		if err := p.log.Show(t.Context(), testRun); err != nil {
+		if err := p.log.Restorer.Show(t.Context(), testRun); err != nil {
 			t.Fatal(err)
 		}
 		p.acknowledged(t, testRun)
@@ -159,7 +159,7 @@ func TestOutageIsStated(t *testing.T) {
 		p.open(t, "idle")
 		p.finish(t, testRun, 0, 5)
 		env := p.env(t, "")
-		monitor, err := health.New(health.Options{Log: env.Log, Logger: env.Logger})
+		monitor, err := health.New(health.Options{Log: env.Log.Streams, Conn: env.Log.Conn(), Logger: env.Logger})
 		if err != nil {
 			t.Fatal(err)
 		}

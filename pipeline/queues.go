@@ -166,7 +166,7 @@ func (q *queues) serve(ctx context.Context, queue topology.Queue) (known bool) {
 // killed. Where it is this process that knows the queue no more, the queue becomes a stranger's. refused is when the server last refused the consumer for that.
 func (q *queues) ensure(ctx context.Context, queue topology.Queue, refused *time.Time) (jetstream.Consumer, error) {
 	spec := q.spec.ForQueue(queue)
-	consumer, err := q.env.Log.EnsureConsumer(ctx, spec, "")
+	consumer, err := q.env.Log.Streams.EnsureConsumer(ctx, spec, "")
 	switch {
 	case !notUnique(err):
 		*refused = time.Time{}
@@ -179,7 +179,7 @@ func (q *queues) ensure(ctx context.Context, queue topology.Queue, refused *time
 		if err := q.removeConsumer(ctx, q.spec.ForStrangers(nil)); err != nil {
 			return nil, err
 		}
-		return q.env.Log.EnsureConsumer(ctx, spec, "")
+		return q.env.Log.Streams.EnsureConsumer(ctx, spec, "")
 	}
 	return consumer, err
 }

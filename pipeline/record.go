@@ -20,19 +20,19 @@ var races = retry.Policy{First: 2 * time.Millisecond, Most: 100 * time.Milliseco
 
 // Record hands one input to the service's handler and appends its events. It calls the handler again where somebody else was faster, and where
 // the handler asks for it. It is the one place at which effect services append.
-func (e Effect) Record(ctx context.Context, log *eventlog.Log, m Message) error {
-	return e.record(ctx, log, m, func(time.Duration, int) {}, func(error) bool { return false })
+func (e Effect) Record(ctx context.Context, env Env, m Message) error {
+	return e.record(ctx, env, m, func(time.Duration, int) {}, func(error) bool { return false })
 }
 
 // record is Record, and tells of each append how long it took and of how many events it was. What an outage keeps from being done is done again as
 // often as park waits for its end: park reports whether it has waited, which it does only for an outage.
-func (e Effect) record(ctx context.Context, log *eventlog.Log, m Message, published func(time.Duration, int), park func(error) bool) error {
-	m.State = func(ctx context.Context, fact events.Event) (events.Event, error) { return e.state(ctx, log, fact) }
+func (e Effect) record(ctx context.Context, env Env, m Message, published func(time.Duration, int), park func(error) bool) error {
+	m.State = func(ctx context.Context, fact events.Event) (events.Event, error) { return e.state(ctx, env, fact) }
 	for lost := 0; ; m.Again = true {
 		facts, wish := e.Handle(ctx, m)
-		progress, err := e.append(ctx, log, m, facts, published)
+		progress, err := e.append(ctx, env, m, facts, published)
 		for err != nil && park(err) { // what was sampled or run is not done a second time
-			progress, err = e.append(ctx, log, m, facts, published)
+			progress, err = e.append(ctx, env, m, facts, published)
 		}
 		if err == nil {
 			// A Permanent input must not go with its events unstated, so the wish comes second.
@@ -57,13 +57,13 @@ func (e Effect) record(ctx context.Context, log *eventlog.Log, m Message, publis
 }
 
 // append puts a handler's events on the log, and reports whether they were not there before.
-func (e Effect) append(ctx context.Context, log *eventlog.Log, m Message, facts []events.Event, published func(time.Duration, int)) (progress bool, err error) {
+func (e Effect) append(ctx context.Context, env Env, m Message, facts []events.Event, published func(time.Duration, int)) (progress bool, err error) {
 	if len(facts) == 0 {
 		return false, nil
 	}
-	facts = e.stamped(ctx, log, facts)
+	facts = e.stamped(ctx, env.Log.Reader, facts)
 	began := time.Now()
-	stored, adopted, err := Publish(ctx, log, facts)
+	stored, adopted, err := env.Publish(ctx, facts)
 	published(time.Since(began), len(facts))
 	tracing.Stated(ctx, ownOf(stored, adopted))
 	switch {
@@ -76,7 +76,7 @@ func (e Effect) append(ctx context.Context, log *eventlog.Log, m Message, facts 
 }
 
 // stamped are a handler's events with what says whose they are.
-func (e Effect) stamped(ctx context.Context, log *eventlog.Log, facts []events.Event) []events.Event {
+func (e Effect) stamped(ctx context.Context, log eventlog.Reader, facts []events.Event) []events.Event {
 	facts = slices.Clone(facts) // the handler's may be shared
 	for i := range facts {
 		if facts[i].Source == "" {
@@ -88,8 +88,8 @@ func (e Effect) stamped(ctx context.Context, log *eventlog.Log, facts []events.E
 }
 
 // state appends an event of a handler that is at work. Another writer's of the same identity may say something else.
-func (e Effect) state(ctx context.Context, log *eventlog.Log, fact events.Event) (events.Event, error) {
-	stored, adopted, err := Publish(ctx, log, e.stamped(ctx, log, []events.Event{fact}))
+func (e Effect) state(ctx context.Context, env Env, fact events.Event) (events.Event, error) {
+	stored, adopted, err := env.Publish(ctx, e.stamped(ctx, env.Log.Reader, []events.Event{fact}))
 	switch {
 	case err != nil:
 		return fact, err

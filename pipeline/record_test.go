@@ -37,7 +37,7 @@ func TestCallAgain(t *testing.T) {
 		}
 		return []events.Event{next}, pipeline.ErrCallAgain
 	}}
-	if err := e.Record(t.Context(), p.log, pipeline.Message{}); err != nil {
+	if err := e.Record(t.Context(), pipeline.Env{Log: p.log}, pipeline.Message{}); err != nil {
 		t.Fatal(err)
 	}
 	if n := p.ofType(t, testRun, events.RolloutAnnotatedType)[rollout(0)]; n != parts || len(again) != parts+1 || again[0] || !again[1] {
@@ -70,7 +70,7 @@ func TestNoProgress(t *testing.T) {
 				return handle()
 			}}
 			began := time.Now()
-			if err := e.Record(t.Context(), p.log, pipeline.Message{}); err == nil {
+			if err := e.Record(t.Context(), pipeline.Env{Log: p.log}, pipeline.Message{}); err == nil {
 				t.Errorf("%s: no error", name)
 			}
 			if took := time.Since(began); calls < 2 || calls > 100 || took < time.Millisecond {
@@ -102,7 +102,7 @@ func TestRecorded(t *testing.T) {
 			return nil
 		},
 	}
-	if err := e.Record(t.Context(), p.log, pipeline.Message{}); err != nil {
+	if err := e.Record(t.Context(), pipeline.Env{Log: p.log}, pipeline.Message{}); err != nil {
 		t.Fatal(err)
 	}
 	if len(told) != 1 || told[0].Seq != theirs.Seq+1 || told[0].ID != remark(t, "1", "").ID || calls != 2 {

@@ -133,7 +133,7 @@ func (w *rerun) open() error {
 		}
 	}
 	slices.SortFunc(w.deciders, func(a, b *redecider) int { return cmp.Compare(a.source, b.source) })
-	if err := w.Log.EnsureRunFor(w.ctx, w.To, w.Config.Log); err != nil {
+	if err := w.Log.Streams.EnsureRunFor(w.ctx, w.To, w.Config.Log); err != nil {
 		return err
 	}
 	return w.lookBack()
@@ -175,7 +175,7 @@ func (w *rerun) append(e events.Event) (events.Event, error) {
 	e.Prev = w.tails[e.Chain()]
 	stored, found, err := w.there(e)
 	if err == nil && !found {
-		stored, _, err = w.Log.Append(w.ctx, e)
+		stored, _, err = w.Log.Appender.Append(w.ctx, e)
 	}
 	if err == nil && !found {
 		err = w.room(stored)

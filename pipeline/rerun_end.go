@@ -24,7 +24,7 @@ func (w *rerun) end() error {
 	for _, t := range []events.Type{events.RunOpenedType, events.RunClosedType} {
 		e, err := w.Log.LastOfType(w.ctx, w.To, t, w.To)
 		if err == nil {
-			err = w.Log.ListRun(w.ctx, e)
+			err = w.Log.Appender.ListRun(w.ctx, e)
 		}
 		if err != nil {
 			return err

@@ -27,17 +27,17 @@ func (w *rerun) room(e events.Event) error {
 	if err != nil || fill < eventlog.PurgeAt {
 		return err
 	}
-	if _, err := w.Log.Seal(w.ctx, w.To, true); err != nil {
+	if _, err := w.Log.Appender.Seal(w.ctx, w.To, true); err != nil {
 		return err
 	}
-	if _, err := w.Log.PurgeEnded(w.ctx, w.To); err != nil {
+	if _, err := w.Log.Archive.PurgeEnded(w.ctx, w.To); err != nil {
 		return err
 	}
-	fact, err := w.Log.PurgedFact(w.ctx, w.To)
+	fact, err := w.Log.Archive.PurgedFact(w.ctx, w.To)
 	if err != nil || fact == nil {
 		return err
 	}
-	_, _, err = w.Log.Append(w.ctx, *fact)
+	_, _, err = w.Log.Appender.Append(w.ctx, *fact)
 	return err
 }
 

@@ -18,7 +18,7 @@ import (
 func TestRestoreBesideADecider(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
-		if err := log.EnsureStreams(t.Context()); err != nil {
+		if err := log.Streams.Ensure(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		openRun(t, log, testRun)
@@ -27,7 +27,7 @@ func TestRestoreBesideADecider(t *testing.T) {
 		deciding(t, env, answering(answerer{}))
 		openGroup(t, log, 1, "a")
 		answer(t, log, 1)
-		if _, err := log.Seal(t.Context(), testRun, true); err != nil {
+		if _, err := log.Appender.Seal(t.Context(), testRun, true); err != nil {
 			t.Fatal(err)
 		}
 		openGroup(t, log, 2, "a")
@@ -37,7 +37,7 @@ func TestRestoreBesideADecider(t *testing.T) {
 		if err := AwaitNoDecider(impatient, log, testRun); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a decider holds its lease: %v", err)
 		}
-		if err := log.DeleteRun(t.Context(), testRun); err != nil {
+		if err := log.Streams.DeleteRun(t.Context(), testRun); err != nil {
 			t.Fatal(err)
 		}
 		sealed, err := log.Segments(t.Context(), testRun)

@@ -42,5 +42,5 @@ func (s *effectService) round(ctx context.Context, run string, cfg runfile.RunCo
 	}
 	e := s.effect
 	e.Handle = handle
-	return wait, e.Record(ctx, s.env.Log, Message{Time: time.Now()})
+	return wait, e.Record(ctx, s.env, Message{Time: time.Now()})
 }

@@ -237,8 +237,8 @@ func (s *session) publish(ctx context.Context, fact events.Event) (again bool, e
 			return false, ofRun(fmt.Errorf("complete %s: %w", fact.ID, err))
 		}
 	}
-	s.env.Tracing.StampDecision(ctx, s.env.Log, &fact)
-	stored, adopted, err := s.env.Log.Append(ctx, fact)
+	s.env.Tracing.StampDecision(ctx, s.env.Log.Reader, &fact)
+	stored, adopted, err := s.env.Log.Appender.Append(ctx, fact)
 	var conflict *eventlog.Conflict
 	if errors.As(err, &conflict) {
 		s.target = max(s.target, conflict.Winner.Seq)

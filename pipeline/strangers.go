@@ -138,12 +138,12 @@ func (q *queues) serveStrangers(ctx context.Context) {
 // more, or others have waited for a turn.
 func (q *queues) round(ctx context.Context, queues []topology.Queue) (done bool, err error) {
 	spec := q.spec.ForStrangers(queues)
-	consumer, err := q.env.Log.EnsureConsumer(ctx, spec, "")
+	consumer, err := q.env.Log.Streams.EnsureConsumer(ctx, spec, "")
 	if notUnique(err) { // they were known once
 		if err := q.removeConsumers(ctx, queues); err != nil {
 			return false, err
 		}
-		consumer, err = q.env.Log.EnsureConsumer(ctx, spec, "")
+		consumer, err = q.env.Log.Streams.EnsureConsumer(ctx, spec, "")
 	}
 	if err != nil {
 		return false, err

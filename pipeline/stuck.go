@@ -61,7 +61,7 @@ func (n *streak) failed(ctx context.Context, env Env, run, decider string, err e
 	if *n++; *n < stuckAfter {
 		return
 	}
-	paused, err := pauseRun(ctx, env.Log, run, decider, f)
+	paused, err := pauseRun(ctx, env.Log.Appender, run, decider, f)
 	switch {
 	case err != nil:
 		env.Logger.Warn("stuck run not paused", "decider", decider, "run", run, "error", err)
@@ -71,7 +71,7 @@ func (n *streak) failed(ctx context.Context, env Env, run, decider string, err e
 }
 
 // pauseRun states that a run is paused, unless it is already, or is closed.
-func pauseRun(ctx context.Context, log *eventlog.Log, run, decider string, cause error) (paused bool, err error) {
+func pauseRun(ctx context.Context, log eventlog.Appender, run, decider string, cause error) (paused bool, err error) {
 	last, err := log.Last(ctx, run, events.RunOpenedType.Kind(), run)
 	if err != nil || last.Type == events.RunPausedType || last.Type == events.RunClosedType {
 		return false, err

@@ -106,7 +106,7 @@ func TestStuckRunIsPaused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := log.Append(t.Context(), e); err != nil {
+		if _, _, err := log.Appender.Append(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 		if err := log.Store().Delete(t.Context(), storage.BlobKey(storage.Digest(e.Data))); err != nil {
@@ -201,7 +201,7 @@ func TestStuckRunIsTriedAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := log.AppendLast(t.Context(), resumed, func(*events.Event) error { return nil }); err != nil {
+			if _, _, err := log.Appender.AppendLast(t.Context(), resumed, func(*events.Event) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -25,7 +25,7 @@ import (
 // decision and its append, are kept on disk and checked in a second read. The state is on disk, too: the memory that it
 // takes does not grow with the run.
 type Verification struct {
-	Log      *eventlog.Log
+	Log      eventlog.Reader
 	Run      string
 	Deciders map[string]map[string]Decider // by service and instance
 	Report   func(Difference)

@@ -44,7 +44,7 @@ func verify(t *testing.T, log *eventlog.Log, d Decider) (checked int, difference
 func verifyWithin(t *testing.T, log *eventlog.Log, d Decider, window int) (checked int, differences []Difference) {
 	t.Helper()
 	v := &Verification{
-		Log: log, Run: testRun, Deciders: map[string]map[string]Decider{topology.AdvantageCalculator: {"": d}},
+		Log: log.Reader, Run: testRun, Deciders: map[string]map[string]Decider{topology.AdvantageCalculator: {"": d}},
 		Report: func(d Difference) { differences = append(differences, d) },
 	}
 	by, err := v.verify(t.Context(), window)
@@ -117,7 +117,7 @@ func TestVerifyFindsWhatWasPlanted(t *testing.T) {
 			e := plant.event(opened)
 			e.Entity, e.Prev = opened.Entity, opened.Seq
 			e.ID = events.ID(testRun, e.Type, e.Entity, "0")
-			stored, _, err := log.Append(t.Context(), e)
+			stored, _, err := log.Appender.Append(t.Context(), e)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -132,7 +132,7 @@ func TestVerifyFindsWhatWasPlanted(t *testing.T) {
 	// What others state is not the decider's.
 	foreign := decided(1000, right, 1, now)
 	foreign.Source = "outside/somebody"
-	if _, _, err := log.Append(t.Context(), foreign); err != nil {
+	if _, _, err := log.Appender.Append(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
 	before, _ := verify(t, log, answerer{estimator: "one"})
@@ -190,7 +190,7 @@ func TestVerifyLateFact(t *testing.T) {
 	at := time.Now()
 	late := must(events.New(testRun, events.GroupCompletedType, opened.Entity, "0", events.GroupCompleted{Estimator: "one", Mean: float64(opened.Seq)}))
 	late.Prev, late.Source, late.AsOf, late.DecidedAt = opened.Seq, topology.AdvantageCalculator, opened.Seq, at
-	if _, _, err := log.Append(t.Context(), late); err != nil {
+	if _, _, err := log.Appender.Append(t.Context(), late); err != nil {
 		t.Fatal(err)
 	}
 	var applied atomic.Int64

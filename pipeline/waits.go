@@ -113,7 +113,7 @@ func (s *effectService) stateWaits(ctx context.Context) {
 			wg.Go(func() {
 				ctx, cancel := context.WithTimeout(ctx, waitEvery)
 				defer cancel()
-				if _, err := stateWait(ctx, s.env.Log, run, s.effect.Stage, s.effect.Name, outage.Kind, events.Span{Since: outage.Since, Until: now.Add(waitFor)}); err != nil && ctx.Err() == nil {
+				if _, err := stateWait(ctx, s.env.Log.Appender, run, s.effect.Stage, s.effect.Name, outage.Kind, events.Span{Since: outage.Since, Until: now.Add(waitFor)}); err != nil && ctx.Err() == nil {
 					s.env.Logger.Debug("wait not stated", "service", s.effect.Name, "run", run, "error", err)
 				}
 			})
@@ -123,7 +123,7 @@ func (s *effectService) stateWaits(ctx context.Context) {
 }
 
 // stateWait states that a run waits at a stage, unless somebody has just said as much, and gives the statement's sequence.
-func stateWait(ctx context.Context, log *eventlog.Log, run, stage, source string, kind health.Kind, w events.Span) (seq uint64, err error) {
+func stateWait(ctx context.Context, log eventlog.Appender, run, stage, source string, kind health.Kind, w events.Span) (seq uint64, err error) {
 	e, err := events.New(run, events.StageWaitedType, stage, "0", events.StageWaited{Outage: string(kind), Since: w.Since.UTC(), Until: w.Until.Round(0).UTC()})
 	if err != nil {
 		return 0, err
@@ -195,7 +195,7 @@ func (s *session) excuse(ctx context.Context) (seq uint64, err error) {
 	defer cancel()
 	for _, g := range silent {
 		g.Until = g.Until.Add(waitFor)
-		if seq, err = stateWait(ctx, s.env.Log, s.run, events.EveryStage, stuckSource+s.source, health.LogUnreachable, g.Span); err != nil {
+		if seq, err = stateWait(ctx, s.env.Log.Appender, s.run, events.EveryStage, stuckSource+s.source, health.LogUnreachable, g.Span); err != nil {
 			return seq, err
 		}
 	}

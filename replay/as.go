@@ -58,7 +58,7 @@ func As(ctx context.Context, log *eventlog.Log, o Options) (pipeline.RerunResult
 	if err != nil {
 		return pipeline.RerunResult{}, err
 	}
-	outcome, stop, err := o.outcomes(ctx, log, o.Config)
+	outcome, stop, err := o.outcomes(ctx, log.Reader, o.Config)
 	if err != nil {
 		return pipeline.RerunResult{}, err
 	}
@@ -85,7 +85,7 @@ func redeciders(store storage.Store, o Options, cfg runfile.RunConfig) (map[stri
 }
 
 // outcomes says how rollouts are scored again; nil where their recorded outcomes are copied. stop is to be called in any case.
-func (o Options) outcomes(ctx context.Context, log *eventlog.Log, cfg runfile.RunConfig) (again outcomeAgain, stop func(), err error) {
+func (o Options) outcomes(ctx context.Context, log eventlog.Reader, cfg runfile.RunConfig) (again outcomeAgain, stop func(), err error) {
 	stop = func() {}
 	switch {
 	case o.From != FromScores:

@@ -35,7 +35,7 @@ func TestCapacityIsReplayed(t *testing.T) {
 	r.Score(events.RolloutID(events.GroupID(1), 0), "fix-a", 0, 1)
 	r.State(events.CapacityMeasuredType, "small", "2", events.CapacityMeasured{Turns: turns})
 	groups("when one is scored", unknown+4)
-	v, err := Verify(t.Context(), r.Log, r.Run, func(uint64) {})
+	v, err := Verify(t.Context(), r.Log.Reader, r.Run, func(uint64) {})
 	if err != nil || v.Differences > 0 || len(v.Checked) == 0 {
 		t.Fatalf("%+v, %v", v, err)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // Learnt is what a run has learnt by an event, 0 for its last one, as far as it holds for a new run with the configuration next.
-func Learnt(ctx context.Context, log *eventlog.Log, run string, until uint64, next runfile.RunConfig) (*events.Continued, error) {
+func Learnt(ctx context.Context, log eventlog.Reader, run string, until uint64, next runfile.RunConfig) (*events.Continued, error) {
 	cfg, err := log.RecordedConfig(ctx, run)
 	if err != nil {
 		return nil, err

@@ -141,15 +141,15 @@ func forgetEnded(t *testing.T, log *eventlog.Log, run string) {
 	if fill < eventlog.PurgeAt {
 		return
 	}
-	if _, err := log.Seal(t.Context(), run, true); err != nil {
+	if _, err := log.Appender.Seal(t.Context(), run, true); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := log.PurgeEnded(t.Context(), run); err != nil || n == 0 {
+	if n, err := log.Archive.PurgeEnded(t.Context(), run); err != nil || n == 0 {
 		t.Fatalf("%d rollouts left the stream of %s at %.2f: %v", n, run, fill, err)
 	}
-	fact, err := log.PurgedFact(t.Context(), run)
+	fact, err := log.Archive.PurgedFact(t.Context(), run)
 	if err == nil && fact != nil {
-		_, _, err = log.Append(t.Context(), *fact)
+		_, _, err = log.Appender.Append(t.Context(), *fact)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -159,11 +159,11 @@ func forgetEnded(t *testing.T, log *eventlog.Log, run string) {
 // bookOf audits a run and decides it again, and finds nothing wrong. What it gives counts nothing that says how the run is stored.
 func bookOf(t *testing.T, log *eventlog.Log, run string) (audit.Report, map[string]int) {
 	t.Helper()
-	audited, err := audit.Check(t.Context(), log, run)
+	audited, err := audit.Check(t.Context(), log.Reader, run)
 	if err != nil || len(audited.Findings) > 0 {
 		t.Fatalf("%s: %+v, %v", run, audited.Findings, err)
 	}
-	verified, err := Verify(t.Context(), log, run, func(uint64) {})
+	verified, err := Verify(t.Context(), log.Reader, run, func(uint64) {})
 	if err != nil || verified.Differences > 0 {
 		t.Fatalf("%s: %+v, %v", run, verified, err)
 	}

@@ -26,14 +26,14 @@ func TestVerifyAndAuditPurgedRun(t *testing.T) {
 			r.Batch("shadow", steps)
 			r.Consumed("shadow", int64(steps))
 		}
-		if _, err := r.Log.Seal(t.Context(), "first", true); err != nil {
+		if _, err := r.Log.Appender.Seal(t.Context(), "first", true); err != nil {
 			t.Fatal(err)
 		}
 		audited, verified := readAgain(t, r.Log)
 		if verified.Checked[topology.TrainerFeeder+"/trainer"] < steps || verified.Checked[topology.AdvantageCalculator] < steps {
 			t.Fatalf("%d steps, and decided again are %v", steps, verified.Checked)
 		}
-		if n, err := r.Log.PurgeEnded(t.Context(), "first"); err != nil || n == 0 {
+		if n, err := r.Log.Archive.PurgeEnded(t.Context(), "first"); err != nil || n == 0 {
 			t.Fatalf("round %d: %d rollouts left the stream, %v", round, n, err)
 		}
 		if has, err := r.Log.Has(t.Context(), "first", events.Event{Run: "first", Type: events.RolloutStartedType, Entity: "g000001-0"}.Subject()); err != nil || has {
@@ -46,11 +46,11 @@ func TestVerifyAndAuditPurgedRun(t *testing.T) {
 		if !reflect.DeepEqual(verified, verifiedNow) {
 			t.Errorf("round %d: decided again it is %+v after the purge, and was %+v", round, verifiedNow, verified)
 		}
-		fact, err := r.Log.PurgedFact(t.Context(), "first")
+		fact, err := r.Log.Archive.PurgedFact(t.Context(), "first")
 		if err != nil || fact == nil {
 			t.Fatalf("nothing says that events have left the stream: %v", err)
 		}
-		if _, _, err := r.Log.Append(t.Context(), *fact); err != nil {
+		if _, _, err := r.Log.Appender.Append(t.Context(), *fact); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,11 +59,11 @@ func TestVerifyAndAuditPurgedRun(t *testing.T) {
 // readAgain audits a run and decides it again, and finds nothing wrong.
 func readAgain(t *testing.T, log *eventlog.Log) (audit.Report, Verification) {
 	t.Helper()
-	audited, err := audit.Check(t.Context(), log, "first")
+	audited, err := audit.Check(t.Context(), log.Reader, "first")
 	if err != nil || len(audited.Findings) > 0 {
 		t.Fatalf("%+v, %v", audited.Findings, err)
 	}
-	verified, err := Verify(t.Context(), log, "first", func(uint64) {})
+	verified, err := Verify(t.Context(), log.Reader, "first", func(uint64) {})
 	if err != nil || verified.Differences > 0 {
 		t.Fatalf("%+v, %v", verified, err)
 	}

@@ -43,7 +43,7 @@ func stated(as, rollout string) func(events.Type, any, error) (*events.Event, er
 
 // CheckComponents finds weights of components that no rollout of a run has: they would leave all without a reward. It reads no further
 // than the first rollout that has all of them.
-func CheckComponents(ctx context.Context, log *eventlog.Log, run string, s runfile.Scoring) error {
+func CheckComponents(ctx context.Context, log eventlog.Reader, run string, s runfile.Scoring) error {
 	var missing error
 	for r, err := range log.Rollouts(ctx, run) {
 		if err != nil {
@@ -64,7 +64,7 @@ func CheckComponents(ctx context.Context, log *eventlog.Log, run string, s runfi
 }
 
 // verifiedAgain runs the verifiers over recorded final workspaces, some rollouts ahead of the replay. stop ends it.
-func verifiedAgain(ctx context.Context, log *eventlog.Log, run, as string, cfg runfile.RunConfig, o Sandboxes) (again outcomeAgain, stop func()) {
+func verifiedAgain(ctx context.Context, log eventlog.Reader, run, as string, cfg runfile.RunConfig, o Sandboxes) (again outcomeAgain, stop func()) {
 	next, stop := iter.Pull2(inOrder(ctx, log.Rollouts(ctx, run), o.Slots, func(ctx context.Context, r eventlog.Ended) (rescored, error) {
 		fact, err := rescore(ctx, log, o.scorer(), as, cfg, r)
 		return rescored{r.Outcome.Seq, fact}, err
@@ -96,7 +96,7 @@ type rescored struct {
 
 // rescore verifies a rollout that the scorer gave its outcome. What a replay that was interrupted has stated already counts: a verifier
 // may say something else the second time.
-func rescore(ctx context.Context, log *eventlog.Log, opts scorer.Options, as string, cfg runfile.RunConfig, r eventlog.Ended) (*events.Event, error) {
+func rescore(ctx context.Context, log eventlog.Reader, opts scorer.Options, as string, cfg runfile.RunConfig, r eventlog.Ended) (*events.Event, error) {
 	if !Scored(r) {
 		return nil, nil
 	}

@@ -82,7 +82,7 @@ func TestRecomposed(t *testing.T) {
 func TestCheckComponents(t *testing.T) {
 	log, _, _ := scoredRun(t)
 	for name, wrong := range map[string]bool{"reward": false, "style": false, "stile": true} {
-		err := CheckComponents(t.Context(), log, "r", runfile.Scoring{Weights: map[string]float64{name: 1}})
+		err := CheckComponents(t.Context(), log.Reader, "r", runfile.Scoring{Weights: map[string]float64{name: 1}})
 		if wrong != errors.Is(err, runfile.ErrNoComponent) || !wrong && err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -93,7 +93,7 @@ func TestCheckComponents(t *testing.T) {
 func TestRescore(t *testing.T) {
 	log, cfg, ended := scoredRun(t)
 	for id, verified := range map[string]bool{"g000001-0": true, "g000001-1": true, "g000001-2": false, "x1-0": false} {
-		fact, err := rescore(t.Context(), log, scorer.Options{}, "new", cfg, ended[id])
+		fact, err := rescore(t.Context(), log.Reader, scorer.Options{}, "new", cfg, ended[id])
 		if fact != nil || errors.Is(err, storage.ErrNotFound) != verified { // the tests are not in the store
 			t.Errorf("%s: %v, %v", id, fact, err)
 		}
@@ -102,7 +102,7 @@ func TestRescore(t *testing.T) {
 	for _, id := range []string{"g000001-0", "g000001-1"} {
 		servicetest.StartRollout(t, log, "new", id, "a")
 		stated := servicetest.Append(t, log, servicetest.Event(t, "new", events.RolloutScoredType, id, "0", events.RolloutScored{Reward: 0.125}))
-		if fact, err := rescore(t.Context(), log, scorer.Options{}, "new", cfg, ended[id]); err != nil || fact.ID != stated.ID || string(fact.Data) != string(stated.Data) {
+		if fact, err := rescore(t.Context(), log.Reader, scorer.Options{}, "new", cfg, ended[id]); err != nil || fact.ID != stated.ID || string(fact.Data) != string(stated.Data) {
 			t.Errorf("%s: %+v, %v", id, fact, err)
 		}
 	}

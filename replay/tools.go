@@ -35,7 +35,7 @@ const maxChanged = 1000
 
 // Tools runs the recorded tool calls of the chosen rollouts of a run again, turn by turn, and then their verifiers. progress, if set,
 // receives the result so far after each rollout.
-func Tools(ctx context.Context, log *eventlog.Log, run string, chosen *Chosen, o Sandboxes, progress func(ToolsReplayed)) (ToolsReplayed, error) {
+func Tools(ctx context.Context, log eventlog.Reader, run string, chosen *Chosen, o Sandboxes, progress func(ToolsReplayed)) (ToolsReplayed, error) {
 	t := ToolsReplayed{Run: run, Details: []pipeline.Changed{}, Errors: []string{}}
 	cfg, err := log.RecordedConfig(ctx, run)
 	if err != nil {
@@ -64,7 +64,7 @@ type repeated struct {
 }
 
 // repeater runs rollouts again: first their tools, then the verifier over the recorded workspace.
-func (o Sandboxes) repeater(log *eventlog.Log, cfg runfile.RunConfig) func(context.Context, eventlog.Ended) (repeated, error) {
+func (o Sandboxes) repeater(log eventlog.Reader, cfg runfile.RunConfig) func(context.Context, eventlog.Ended) (repeated, error) {
 	tools := toolrunner.Options{Machine: o.Machine}
 	verifiers := o.scorer()
 	return func(ctx context.Context, r eventlog.Ended) (repeated, error) {

@@ -14,7 +14,7 @@ import (
 
 // Rescoring is another scorer for the recorded rollouts of a run.
 type Rescoring struct {
-	Log *eventlog.Log
+	Log eventlog.Reader
 	Run string
 	// Config is the run's, with the other scorer's settings or tests.
 	Config runfile.RunConfig

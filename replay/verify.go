@@ -28,7 +28,7 @@ type Verification struct {
 const maxDetails = 100
 
 // Verify makes every decision of a run again, in one read of its log. progress receives each sequence.
-func Verify(ctx context.Context, log *eventlog.Log, run string, progress func(seq uint64)) (Verification, error) {
+func Verify(ctx context.Context, log eventlog.Reader, run string, progress func(seq uint64)) (Verification, error) {
 	v := Verification{Run: run, Details: []pipeline.Difference{}}
 	cfg, err := log.RecordedConfig(ctx, run)
 	if err != nil {

@@ -32,7 +32,7 @@ func TestVerifyWritesNothing(t *testing.T) {
 		}
 	}
 	each(func(path string, _ fs.FileInfo) error { return os.Chtimes(path, old, old) })
-	v, err := Verify(t.Context(), r.Log, "first", func(uint64) {})
+	v, err := Verify(t.Context(), r.Log.Reader, "first", func(uint64) {})
 	if err != nil || v.Differences > 0 || len(v.Checked) == 0 {
 		t.Fatalf("%+v, %v", v, err)
 	}

@@ -61,7 +61,7 @@ func withPlane(ctx context.Context, parent string, o embedded.Options, groupsPer
 	if p.log, err = eventlog.New(nc, store); err != nil {
 		return err
 	}
-	if err := errors.Join(p.log.EnsureStreams(ctx), p.open(ctx, groupsPerBatch)); err != nil {
+	if err := errors.Join(p.log.Streams.Ensure(ctx), p.open(ctx, groupsPerBatch)); err != nil {
 		return err
 	}
 	return f(p)
@@ -75,7 +75,7 @@ func (p plane) open(ctx context.Context, groupsPerBatch int) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	if err := p.log.EnsureRun(ctx, run); err != nil {
+	if err := p.log.Streams.EnsureRun(ctx, run); err != nil {
 		return err
 	}
 	for _, where := range []string{run, events.Catalogue} {
@@ -97,7 +97,7 @@ func (p plane) append(ctx context.Context, facts ...events.Event) (last events.E
 		if i > 0 {
 			e.Prev = last.Seq
 		}
-		if last, _, err = p.log.Append(ctx, e); err != nil {
+		if last, _, err = p.log.Appender.Append(ctx, e); err != nil {
 			return last, err
 		}
 	}

@@ -60,7 +60,7 @@ func With(ctx context.Context, path string, services map[string]Service, f func(
 	if p.Log, err = eventlog.New(nc, p.store); err != nil {
 		return err
 	}
-	if err := p.Log.EnsureStreams(ctx); err != nil {
+	if err := p.Log.Streams.Ensure(ctx); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -94,7 +94,7 @@ func Generator(ctx context.Context, env pipeline.Env) error {
 func (p *Plane) Open(ctx context.Context, cfg runfile.RunConfig) (run string, err error) {
 	p.opened++
 	run = fmt.Sprintf("bench-%d", p.opened)
-	if err := p.Log.EnsureRunFor(ctx, run, cfg.Log); err != nil {
+	if err := p.Log.Streams.EnsureRunFor(ctx, run, cfg.Log); err != nil {
 		return run, err
 	}
 	for _, where := range []string{run, events.Catalogue} {
@@ -103,7 +103,7 @@ func (p *Plane) Open(ctx context.Context, cfg runfile.RunConfig) (run string, er
 			return run, err
 		}
 		opened.Source = "bench"
-		if _, _, err := p.Log.Append(ctx, opened); err != nil {
+		if _, _, err := p.Log.Appender.Append(ctx, opened); err != nil {
 			return run, err
 		}
 	}

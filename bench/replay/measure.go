@@ -138,14 +138,14 @@ func highWater(pid int) float64 {
 // measureArchive seals the run, deletes its stream, and reads the segments.
 func (p *plane) measureArchive(ctx context.Context, r *Result, progress func(string)) error {
 	progress("sealing the run")
-	sealed, err := p.log.Seal(ctx, run, true)
+	sealed, err := p.log.Appender.Seal(ctx, run, true)
 	if err != nil {
 		return err
 	}
 	for _, s := range sealed {
 		r.ArchiveBytes += s.Segment.Size
 	}
-	if err := p.log.DeleteRun(ctx, run); err != nil {
+	if err := p.log.Streams.DeleteRun(ctx, run); err != nil {
 		return err
 	}
 	progress(fmt.Sprintf("folding %d segments, and reading them barely", len(sealed)))

@@ -58,7 +58,7 @@ func startPlane(ctx context.Context, files string) (p *plane, err error) {
 	if p.log, err = eventlog.New(p.conn, p.store); err != nil {
 		return p, err
 	}
-	return p, p.log.EnsureStreams(ctx)
+	return p, p.log.Streams.Ensure(ctx)
 }
 
 func (p *plane) objects() string { return filepath.Join(p.dir, "objects") }
@@ -95,13 +95,13 @@ func config(rollouts int) (cfg runfile.RunConfig, recorded int) {
 // record lets the services decide on a run until it closes itself. It gives the rollouts that were trained.
 func (p *plane) record(ctx context.Context, o Options) (recorded int, err error) {
 	cfg, recorded := config(o.Rollouts)
-	if err := errors.Join(cfg.Validate(), p.log.EnsureRun(ctx, run)); err != nil {
+	if err := errors.Join(cfg.Validate(), p.log.Streams.EnsureRun(ctx, run)); err != nil {
 		return 0, err
 	}
 	for _, where := range []string{run, events.Catalogue} {
 		opened, err := events.New(where, events.RunOpenedType, run, "0", events.RunOpened{Config: cfg})
 		if err == nil {
-			_, _, err = p.log.Append(ctx, opened)
+			_, _, err = p.log.Appender.Append(ctx, opened)
 		}
 		if err != nil {
 			return 0, err
@@ -160,7 +160,7 @@ func (w *world) live(ctx context.Context) error {
 func (w *world) append(ctx context.Context, tail uint64, facts ...events.Event) (uint64, error) {
 	for _, e := range facts {
 		e.Prev, e.Source = tail, "bench"
-		stored, _, err := w.log.Append(ctx, e)
+		stored, _, err := w.log.Appender.Append(ctx, e)
 		if err != nil {
 			return tail, err
 		}

@@ -55,7 +55,7 @@ func runtimeStage(ctx context.Context, log *eventlog.Log, slots int, m *meter) e
 	if err != nil {
 		return err
 	}
-	if _, _, err := log.Append(ctx, opened); err != nil {
+	if _, _, err := log.Appender.Append(ctx, opened); err != nil {
 		return err
 	}
 	env := pipeline.Env{Log: log, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Instance: "bench"}
@@ -80,7 +80,7 @@ func runtimeStage(ctx context.Context, log *eventlog.Log, slots int, m *meter) e
 // acknowledgement.
 func rawStage(ctx context.Context, log *eventlog.Log, slots int, m *meter) error {
 	js := log.JetStream()
-	consumer, err := log.EnsureConsumer(ctx, benchSpec, "")
+	consumer, err := log.Streams.EnsureConsumer(ctx, benchSpec, "")
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func ceilingStage(ctx context.Context, log *eventlog.Log, _ int, m *meter) error
 	if err != nil {
 		return err
 	}
-	consumer, err := log.EnsureConsumer(ctx, benchSpec, "")
+	consumer, err := log.Streams.EnsureConsumer(ctx, benchSpec, "")
 	if err != nil {
 		return err
 	}

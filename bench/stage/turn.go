@@ -72,7 +72,7 @@ func withLog(ctx context.Context, parent string, durability time.Duration, f fun
 	if err != nil {
 		return err
 	}
-	if err := log.EnsureStreams(ctx); err != nil {
+	if err := log.Streams.Ensure(ctx); err != nil {
 		return err
 	}
 	return f(log)
@@ -104,7 +104,7 @@ var errShort = errors.New("not every event came out")
 
 // prepare puts the inputs on the log.
 func prepare(ctx context.Context, log *eventlog.Log, n int) error {
-	if err := log.EnsureRun(ctx, benchRun); err != nil {
+	if err := log.Streams.EnsureRun(ctx, benchRun); err != nil {
 		return err
 	}
 	writers, ctx := errgroup.WithContext(ctx)
@@ -116,7 +116,7 @@ func prepare(ctx context.Context, log *eventlog.Log, n int) error {
 				if i >= n {
 					return nil
 				}
-				if _, _, err := log.Append(ctx, newInput(i)); err != nil {
+				if _, _, err := log.Appender.Append(ctx, newInput(i)); err != nil {
 					return err
 				}
 			}

@@ -69,7 +69,7 @@ intervals of the run file (log.archive_every), whenever a segment is full, and w
 			if _, err := p.Log.Incarnation(cmd.Context(), args[0]); err != nil {
 				return fmt.Errorf("seal: %w", err)
 			}
-			made, err := p.Log.Seal(cmd.Context(), args[0], true)
+			made, err := p.Log.Appender.Seal(cmd.Context(), args[0], true)
 			if err != nil {
 				return err
 			}
@@ -106,10 +106,10 @@ func verifyArchive(ctx context.Context, g *app.Global, log *eventlog.Log, run st
 		return archiveReport{}, err
 	}
 	r, show := report(run, sealed), app.NewProgress(g)
-	if r.Findings, err = log.VerifyArchive(ctx, run, sealed); err != nil {
+	if r.Findings, err = log.Archive.Verify(ctx, run, sealed); err != nil {
 		return r, err
 	}
-	objects, err := recovery.VerifyObjects(ctx, log, run, sealed, func(seq uint64) { show.Line("sequence %d of %d", seq, r.Events) })
+	objects, err := recovery.VerifyObjects(ctx, log.Reader, run, sealed, func(seq uint64) { show.Line("sequence %d of %d", seq, r.Events) })
 	r.Findings, r.ObjectsFound = append(r.Findings, objects.Findings...), &objects
 	return r, err
 }

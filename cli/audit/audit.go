@@ -127,7 +127,7 @@ func auditRun(cmd *cobra.Command, g *app.Global, p *plane.Plane, run string, o a
 // check reads the run and closes its books; a quick one looks at nothing else.
 func check(ctx context.Context, p *plane.Plane, run string, quick bool) (audit.Report, *books.Run, error) {
 	if quick {
-		l, err := books.Read(ctx, p.Log, run)
+		l, err := books.Read(ctx, p.Log.Reader, run)
 		report := audit.Report{Run: run, Findings: []audit.Finding{}}
 		if err != nil {
 			return report, nil, err
@@ -152,7 +152,7 @@ func check(ctx context.Context, p *plane.Plane, run string, quick bool) (audit.R
 
 // compare adds to findings where the run's catalogue, stream and archive differ.
 func compare(ctx context.Context, p *plane.Plane, run string, depth recovery.Depth, findings []audit.Finding) ([]audit.Finding, error) {
-	wrong, err := recovery.Compare(ctx, p.Log, run, depth)
+	wrong, err := recovery.Compare(ctx, p.Log.Archive, run, depth)
 	for _, f := range wrong {
 		findings = append(findings, audit.Finding{Rule: audit.RuleArchive, Event: string(f.Kind), Message: f.Found})
 	}

@@ -41,7 +41,7 @@ func tryCluster(ctx context.Context, url string, access app.NATSAccess) []findin
 	if err != nil {
 		return nil
 	}
-	all, err := log.Replications(ctx)
+	all, err := log.Streams.Replications(ctx)
 	if errors.Is(context.Cause(ctx), nats.ErrPermissionViolation) {
 		return []finding{ok("cluster", "not looked at: these credentials may not list the streams, the operator's may")}
 	}

@@ -37,7 +37,7 @@ func TestDoctorOnACluster(t *testing.T) {
 	}
 	c := natstest.Cluster(t, 3)
 	log := c.Log(t)
-	natstest.Eventually(t, "the streams are made", func() bool { return log.EnsureStreams(t.Context()) == nil })
+	natstest.Eventually(t, "the streams are made", func() bool { return log.Streams.Ensure(t.Context()) == nil })
 	natstest.Eventually(t, "the leases are made", func() bool {
 		_, err := log.JetStream().CreateOrUpdateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: topology.LeaseBucket, Storage: jetstream.MemoryStorage, Replicas: 3})
 		return err == nil

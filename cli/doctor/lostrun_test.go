@@ -23,12 +23,12 @@ func TestLostRunsAreShown(t *testing.T) {
 		servicetest.Append(t, r.Log, servicetest.Event(t, events.Catalogue, events.SegmentSealedType, "a-damaged", events.Ordinal(int64(i+1)), data))
 	}
 	for _, name := range []string{"archived", "first"} {
-		if _, err := r.Log.Seal(t.Context(), name, true); err != nil {
+		if _, err := r.Log.Appender.Seal(t.Context(), name, true); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, name := range []string{"archived", "other"} {
-		if err := r.Log.DeleteRun(t.Context(), name); err != nil {
+		if err := r.Log.Streams.DeleteRun(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 	}

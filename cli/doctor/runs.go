@@ -26,7 +26,7 @@ import (
 func compare(ctx context.Context, log *eventlog.Log, run string) (findings []finding, away bool) {
 	ctx, cancel := context.WithTimeout(ctx, storePatience)
 	defer cancel()
-	wrong, err := recovery.Compare(ctx, log, run, recovery.Ends)
+	wrong, err := recovery.Compare(ctx, log.Archive, run, recovery.Ends)
 	for _, f := range wrong {
 		findings = append(findings, finding{"runs", levelTrouble, app.Clean(f.String()), f.Do})
 	}

@@ -32,7 +32,7 @@ func TestStoreDoesNotAnswer(t *testing.T) {
 	r := clitest.NewRecorded(t)
 	for _, run := range []string{"paused", "sealed"} {
 		servicetest.OpenRun(t, r.Log, run, servicetest.Config("fix-a"))
-		if _, err := r.Log.Seal(t.Context(), run, true); err != nil {
+		if _, err := r.Log.Appender.Seal(t.Context(), run, true); err != nil {
 			t.Fatal(err)
 		}
 	}

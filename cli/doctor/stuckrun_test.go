@@ -64,7 +64,7 @@ func TestStuckRunIsShown(t *testing.T) {
 // waitForTools asks for turns of a route, as a tool runner with free slots does.
 func waitForTools(t *testing.T, log *eventlog.Log, run, route string) {
 	t.Helper()
-	c, err := log.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.ToolRunner)[0].For(run, route), route)
+	c, err := log.Streams.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.ToolRunner)[0].For(run, route), route)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestDoctorHearsBusyRunners(t *testing.T) {
 	servicetest.OpenRun(t, r.Log, "r", cfg)
 	serves := func(routes ...string) {
 		for _, route := range routes {
-			if _, err := r.Log.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.ToolRunner)[0].For("r", route), route); err != nil {
+			if _, err := r.Log.Streams.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.ToolRunner)[0].For("r", route), route); err != nil {
 				t.Fatal(err)
 			}
 		}

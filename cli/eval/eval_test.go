@@ -163,7 +163,7 @@ func TestMissingAttempts(t *testing.T) {
 		state(events.RolloutFailedType, "g000001-0", events.RolloutFailed{Stage: events.StageTools, Class: events.ClassSandbox})
 		state(events.RunClosedType, "early", events.RunClosed{Reason: "enough"})
 		state(events.RolloutFailedType, "g000001-1", events.RolloutFailed{Stage: events.StageSampler, Class: events.ClassCancelled})
-		f, err := evaluation.ReadRecorded(t.Context(), log, "early")
+		f, err := evaluation.ReadRecorded(t.Context(), log.Reader, "early")
 		if err != nil || f.Missing() != "the run was closed before 3 of 4 attempts were made: enough" {
 			t.Errorf("%q, %v", f.Missing(), err)
 		}

@@ -64,7 +64,7 @@ func (e *evaluator) measureRecorded(ctx context.Context, run string, again resco
 	if err := e.p.MustRun(ctx, run); err != nil {
 		return measured{}, err
 	}
-	f, err := evaluation.ReadRecorded(ctx, e.p.Log, run)
+	f, err := evaluation.ReadRecorded(ctx, e.p.Log.Reader, run)
 	if err != nil {
 		return measured{}, err
 	}
@@ -110,13 +110,13 @@ func (e *evaluator) rescore(ctx context.Context, cfg runfile.RunConfig, run stri
 	if e.o.tasks != "" {
 		cfg, err = opening.WithTests(ctx, e.p.Store, cfg, e.o.tasks, e.show.Line)
 	} else {
-		err = replay.CheckComponents(ctx, e.p.Log, run, cfg.Scorer)
+		err = replay.CheckComponents(ctx, e.p.Log.Reader, run, cfg.Scorer)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return (&replay.Rescoring{
-		Log: e.p.Log, Run: run, Config: cfg, Verifiers: e.o.tasks != "",
+		Log: e.p.Log.Reader, Run: run, Config: cfg, Verifiers: e.o.tasks != "",
 		Sandboxes: replay.Sandboxes{Slots: max(1, e.s.ScorerSlots), Machine: e.s.Machine},
 		Progress:  func(done, of int) { e.show.Show("%d of %d rollouts scored again", done, of) },
 	}).All(ctx, attempts)

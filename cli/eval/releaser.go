@@ -79,7 +79,7 @@ func (r *releaser) run(ctx context.Context) error {
 // step does what is to be done next, and reports whether there was nothing.
 func (r *releaser) step(ctx context.Context) (wait bool, err error) {
 	log := r.e.p.Log
-	if err := r.state.Read(ctx, log, r.o.policy); err != nil {
+	if err := r.state.Read(ctx, log.Reader, r.o.policy); err != nil {
 		return false, err
 	}
 	switch next := r.state.Next(time.Now(), r.o.when); next.Kind {
@@ -111,7 +111,7 @@ func (r *releaser) gate(ctx context.Context, next release.Step) error {
 // watch counts the canary's rollouts, and judges when there are enough, or when its time is over.
 func (r *releaser) watch(ctx context.Context, next release.Step) (wait bool, err error) {
 	if r.canary == nil || r.of != next.Given.Seq {
-		r.canary, r.of = release.NewProduction(r.e.p.Log, r.o.policy, next.Given, r.o.production), next.Given.Seq
+		r.canary, r.of = release.NewProduction(r.e.p.Log.Reader, r.o.policy, next.Given, r.o.production), next.Given.Seq
 	}
 	version, against, err := r.canary.Count(ctx)
 	if err != nil {
@@ -134,14 +134,14 @@ func (r *releaser) judge(ctx context.Context, j events.WeightsJudged) error {
 	if j.Sources == nil {
 		j.Sources = []events.JudgedSource{}
 	}
-	if err := release.Judge(ctx, r.e.p.Log, r.o.policy, &j); err != nil {
+	if err := release.Judge(ctx, r.e.p.Log.Reader, r.o.policy, &j); err != nil {
 		return err
 	}
 	_, err := plane.Submit(ctx, r.e.p, eventlog.Submission{Run: events.Catalogue, Type: events.WeightsJudgedType, Entity: r.o.policy, ID: j.Ordinal(), Data: j})
 	if err != nil && !errors.Is(err, eventlog.ErrRefused) {
 		return err
 	}
-	if readErr := r.state.Read(ctx, r.e.p.Log, r.o.policy); readErr != nil {
+	if readErr := r.state.Read(ctx, r.e.p.Log.Reader, r.o.policy); readErr != nil {
 		return readErr
 	}
 	stated, found := r.state.Find(j.Ordinal())
@@ -159,7 +159,7 @@ func (r *releaser) promote(ctx context.Context, next release.Step) error {
 	_, err := plane.Submit(ctx, r.e.p, eventlog.Submission{Run: events.Catalogue, Type: events.WeightsPromotedType, Entity: r.o.policy, ID: next.ID, Data: next.Promotion})
 	if errors.Is(err, eventlog.ErrRefused) {
 		before := r.state.Seq
-		if readErr := r.state.Read(ctx, r.e.p.Log, r.o.policy); readErr != nil {
+		if readErr := r.state.Read(ctx, r.e.p.Log.Reader, r.o.policy); readErr != nil {
 			return readErr
 		}
 		if r.state.Seq > before {
@@ -231,13 +231,13 @@ func (r *releaser) verify(ctx context.Context, p *plane.Plane) error {
 	if err := p.MustPolicy(ctx, r.o.policy); err != nil {
 		return err
 	}
-	if err := r.state.Read(ctx, p.Log, r.o.policy); err != nil {
+	if err := r.state.Read(ctx, p.Log.Reader, r.o.policy); err != nil {
 		return err
 	}
 	out, wrong := r.e.cmd.OutOrStdout(), 0
 	all := []verified{}
 	for _, j := range r.state.Judged() {
-		differs, err := release.Verify(ctx, p.Log, r.o.policy, j.Data)
+		differs, err := release.Verify(ctx, p.Log.Reader, r.o.policy, j.Data)
 		if err != nil {
 			return fmt.Errorf("judgement %s: %w", j.ID, err)
 		}

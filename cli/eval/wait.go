@@ -81,7 +81,7 @@ type evalWatch struct {
 func (e *evaluator) wait(ctx context.Context, name string) (*evaluation.Recorded, error) {
 	in, err := e.p.Log.Incarnation(ctx, name)
 	if errors.Is(err, eventlog.ErrNotFound) {
-		return evaluation.ReadRecorded(ctx, e.p.Log, name)
+		return evaluation.ReadRecorded(ctx, e.p.Log.Reader, name)
 	}
 	if err != nil {
 		return nil, err

@@ -166,10 +166,10 @@ func TestExplainFromTheArchive(t *testing.T) {
 		t.Errorf("the query's task is not told:\n%s", before)
 	}
 	r.Batch("shadow", 1) // the last thing that happens
-	if _, err := r.Log.Seal(t.Context(), "first", true); err != nil {
+	if _, err := r.Log.Appender.Seal(t.Context(), "first", true); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Log.DeleteRun(t.Context(), "first"); err != nil {
+	if err := r.Log.Streams.DeleteRun(t.Context(), "first"); err != nil {
 		t.Fatal(err)
 	}
 	if after := explained(); after != before {

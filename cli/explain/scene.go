@@ -26,7 +26,7 @@ type scene struct {
 func readScene(ctx context.Context, p *plane.Plane, run, feed string, step int64) (*scene, error) {
 	s := &scene{queries: map[string]events.QuerySubmitted{}, chains: map[string][]events.Event{}, weights: map[int64]storage.Ref{}}
 	var err error
-	if s.run, err = books.Read(ctx, p.Log, run, s.keep); err != nil {
+	if s.run, err = books.Read(ctx, p.Log.Reader, run, s.keep); err != nil {
 		return nil, err
 	}
 	for _, b := range s.run.Batches(feed) {

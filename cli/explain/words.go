@@ -50,7 +50,7 @@ type source struct {
 func readSource(ctx context.Context, p *plane.Plane, run, group string) (*source, error) {
 	s := &source{books.New(run), group, map[string]map[int][sha256.Size]byte{}}
 	s.books.Detailed = func(rollout string) bool { return events.GroupOf(rollout) == group }
-	if err := s.books.Read(ctx, p.Log, s.listen); err != nil {
+	if err := s.books.Read(ctx, p.Log.Reader, s.listen); err != nil {
 		return nil, err
 	}
 	if _, known := s.books.FindGroup(group); !known {

@@ -32,10 +32,10 @@ func (r *stored) archivedRun(run string, shared storage.Ref) (own storage.Ref, t
 		trajectory = finished.Trajectory.Key
 	}
 	servicetest.CloseRun(r.T, r.Log, run)
-	if _, err := r.Log.Seal(r.T.Context(), run, true); err != nil {
+	if _, err := r.Log.Appender.Seal(r.T.Context(), run, true); err != nil {
 		r.T.Fatal(err)
 	}
-	if err := r.Log.DeleteRun(r.T.Context(), run); err != nil {
+	if err := r.Log.Streams.DeleteRun(r.T.Context(), run); err != nil {
 		r.T.Fatal(err)
 	}
 	return own, trajectory
@@ -60,7 +60,7 @@ func TestGCForgetsRuns(t *testing.T) {
 	keptOwn, keptTrajectory := r.archivedRun("c", shared)
 	servicetest.OpenRun(t, r.Log, "closed", servicetest.Config("fix-a")) // and archived, but its stream is there
 	servicetest.CloseRun(t, r.Log, "closed")
-	if _, err := r.Log.Seal(t.Context(), "closed", true); err != nil {
+	if _, err := r.Log.Appender.Seal(t.Context(), "closed", true); err != nil {
 		t.Fatal(err)
 	}
 	r.age()
@@ -119,7 +119,7 @@ func TestGCForgetsRuns(t *testing.T) {
 		t.Errorf("the runs are %v, %v", runs, err)
 	}
 	for _, run := range []string{"first", "closed", "nobody"} {
-		if err := r.Log.ForgetRun(t.Context(), run, "by mistake"); err == nil {
+		if err := r.Log.Appender.ForgetRun(t.Context(), run, "by mistake"); err == nil {
 			t.Errorf("run %s was forgotten", run)
 		}
 	}
@@ -135,7 +135,7 @@ func TestGCIsKilledAfterItForgot(t *testing.T) {
 	r := &stored{clitest.NewRecorded(t)}
 	own, _ := r.archivedRun("a", servicetest.Blob(t, r.Log.Store(), []byte("shared")))
 	r.age()
-	if err := r.Log.ForgetRun(t.Context(), "a", "closed long ago"); err != nil {
+	if err := r.Log.Appender.ForgetRun(t.Context(), "a", "closed long ago"); err != nil {
 		t.Fatal(err)
 	}
 	r.gc("--delete")
@@ -158,7 +158,7 @@ func TestGCRetentionFile(t *testing.T) {
 	}
 	cfg := servicetest.Config("fix-a")
 	for name, opened := range map[string]events.RunOpened{"next": {Config: cfg, Continues: &events.Continued{Run: "continued"}}, "again": {Config: cfg, Replays: &events.Replayed{Run: "replayed"}}} {
-		if err := r.Log.EnsureRun(t.Context(), name); err != nil {
+		if err := r.Log.Streams.EnsureRun(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 		for _, on := range []string{name, events.Catalogue} {

@@ -151,10 +151,10 @@ func everything(t *testing.T) *stored {
 	cfg.Tasks[0].Snapshot, cfg.Tasks[0].Tests = servicetest.Blob(t, store, []byte("snapshot of the past")), servicetest.Blob(t, store, []byte("tests of the past"))
 	servicetest.OpenRun(t, r.Log, "past", cfg)
 	servicetest.CloseRun(t, r.Log, "past")
-	if _, err := r.Log.Seal(t.Context(), "past", true); err != nil {
+	if _, err := r.Log.Appender.Seal(t.Context(), "past", true); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Log.DeleteRun(t.Context(), "past"); err != nil {
+	if err := r.Log.Streams.DeleteRun(t.Context(), "past"); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -300,7 +300,7 @@ func TestGCOfAHistoryThatIsNotWhole(t *testing.T) {
 // TestGCWithoutACatalogue: a new server over an old store spares what the archives there reach.
 func TestGCWithoutACatalogue(t *testing.T) {
 	old := everything(t)
-	if _, err := old.Log.Seal(t.Context(), "first", true); err != nil {
+	if _, err := old.Log.Appender.Seal(t.Context(), "first", true); err != nil {
 		t.Fatal(err)
 	}
 	old.age()
@@ -322,7 +322,7 @@ func TestGCOfOldRuns(t *testing.T) {
 		servicetest.OpenRun(t, r.Log, run, servicetest.Config("fix-a"))
 		servicetest.CloseRun(t, r.Log, run)
 	}
-	if _, err := r.Log.Seal(t.Context(), "archived", true); err != nil {
+	if _, err := r.Log.Appender.Seal(t.Context(), "archived", true); err != nil {
 		t.Fatal(err)
 	}
 	streams := func() []string {

@@ -53,7 +53,7 @@ func FindRollout(ctx context.Context, p *Plane, run, rollout string) (*events.Ro
 // rolloutLinks reads a rollout's chain, nothing where the run has no such rollout.
 func rolloutLinks(ctx context.Context, log *eventlog.Log, run, rollout string) ([]events.Event, error) {
 	if _, err := log.Incarnation(ctx, run); errors.Is(err, eventlog.ErrNotFound) {
-		chains, err := episode.ChainsOf(ctx, log, run, rollout) // of its archive
+		chains, err := episode.ChainsOf(ctx, log.Reader, run, rollout) // of its archive
 		return chains[episode.RolloutKind], err
 	} else if err != nil {
 		return nil, err

@@ -242,7 +242,7 @@ func (p *Plane) start(ctx context.Context, storeURL string, o HoldOptions) (err 
 		if !events.ValidRun(run) {
 			continue
 		}
-		if err := p.Log.FitRun(ctx, run); err != nil && !errors.Is(err, eventlog.ErrNotFound) {
+		if err := p.Log.Streams.FitRun(ctx, run); err != nil && !errors.Is(err, eventlog.ErrNotFound) {
 			app.Logger(slog.LevelWarn).Warn("stream size not restored", "stream", stream, "error", err)
 		}
 	}
@@ -264,9 +264,9 @@ func (p *Plane) openLog(ctx context.Context) (err error) {
 	case p.trusts:
 		return nil
 	case p.waits:
-		return p.Log.AwaitStreams(ctx)
+		return p.Log.Streams.Await(ctx)
 	}
-	return p.Log.EnsureStreams(ctx)
+	return p.Log.Streams.Ensure(ctx)
 }
 
 func (p *Plane) announce(e endpoint) error {

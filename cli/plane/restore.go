@@ -57,5 +57,5 @@ func ListStored(ctx context.Context, log *eventlog.Log, run string) error {
 		return err
 	}
 	stored.Policy, stored.Version, stored.Manifest = cfg.Policy, version, manifest
-	return recovery.ListWeights(ctx, log, stored)
+	return recovery.ListWeights(ctx, log.Appender, stored)
 }

@@ -27,7 +27,7 @@ func (p *Plane) Watch(ctx context.Context, l *slog.Logger, metrics prometheus.Re
 	if !strings.Contains(p.storeURL, "://") {
 		disks = append(disks, p.storeURL)
 	}
-	m, err := health.New(health.Options{Log: p.Log, Logger: l, Metrics: metrics, Server: p.server, NATSMonitor: p.natsMonitor, Disks: disks})
+	m, err := health.New(health.Options{Log: p.Log.Streams, Conn: p.Conn, Logger: l, Metrics: metrics, Server: p.server, NATSMonitor: p.natsMonitor, Disks: disks})
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ func Submit(ctx context.Context, p *Plane, s eventlog.Submission) (events.Intake
 	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
 	s.Source = "rondo"
-	answer, err := p.Log.Submit(ctx, s)
+	answer, err := p.Log.Submitter.Submit(ctx, s)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: does `rondo up` or `rondo service intake` run?", err)
 	}

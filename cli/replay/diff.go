@@ -35,7 +35,7 @@ were trained on and in which step, and their batches. The second run is most oft
 					return err
 				}
 			}
-			d, err := books.Compare(cmd.Context(), p.Log, args[0], args[1], feed)
+			d, err := books.Compare(cmd.Context(), p.Log.Reader, args[0], args[1], feed)
 			if err != nil {
 				return fmt.Errorf("compare %s with %s: %w", args[0], args[1], err)
 			}

@@ -24,7 +24,7 @@ func replayTools(cmd *cobra.Command, g *app.Global, p *plane.Plane, run string, 
 		return err
 	}
 	show, last := app.NewProgress(g), began
-	t, err := replay.Tools(ctx, p.Log, run, chosen, o.sandboxes(), func(t replay.ToolsReplayed) {
+	t, err := replay.Tools(ctx, p.Log.Reader, run, chosen, o.sandboxes(), func(t replay.ToolsReplayed) {
 		show.Show("%s", t.Line())
 		if time.Since(last) > plainEvery && !show.Terminal {
 			last = time.Now()

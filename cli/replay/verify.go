@@ -13,7 +13,7 @@ import (
 
 func replayVerify(cmd *cobra.Command, g *app.Global, p *plane.Plane, run string) error {
 	show := app.NewProgress(g)
-	v, err := replay.Verify(cmd.Context(), p.Log, run, func(seq uint64) {
+	v, err := replay.Verify(cmd.Context(), p.Log.Reader, run, func(seq uint64) {
 		if seq%1000 == 0 {
 			show.Show("sequence %d", seq)
 		}

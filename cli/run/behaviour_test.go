@@ -86,10 +86,10 @@ func TestBehaviourIsShown(t *testing.T) {
 	if err := json.Unmarshal(second["turns"], &turns); err != nil || turns != (behaviour.Figure{Rollouts: 1, Mean: 2, Median: 2, P90: 2}) {
 		t.Errorf("turns %s: %v", second["turns"], err)
 	}
-	if _, err := r.Log.Seal(t.Context(), "first", true); err != nil {
+	if _, err := r.Log.Appender.Seal(t.Context(), "first", true); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Log.DeleteRun(t.Context(), "first"); err != nil {
+	if err := r.Log.Streams.DeleteRun(t.Context(), "first"); err != nil {
 		t.Fatal(err)
 	}
 	if archived := show("--behaviour"); !strings.Contains(archived, "is lost") || !strings.HasSuffix(archived, table) {

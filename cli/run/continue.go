@@ -99,7 +99,7 @@ func continueRun(ctx context.Context, p *plane.Plane, old string, o continuing) 
 		if until, err = openedBefore(ctx, p.Log, old, o.as); err != nil {
 			return continued{}, err
 		}
-		if opened.Continues, err = replay.Learnt(ctx, p.Log, old, until, f.RunConfig); err != nil {
+		if opened.Continues, err = replay.Learnt(ctx, p.Log.Reader, old, until, f.RunConfig); err != nil {
 			return continued{}, err
 		}
 		if err = submitContinued(ctx, p, o.as, opened); !errors.Is(err, eventlog.ErrRefused) {

@@ -93,11 +93,11 @@ func TestContinue(t *testing.T) {
 	}
 	servicetest.CloseRun(t, r.Log, "second")
 	servicetest.Wait(t, r.Log, "second", events.GroupCompletedType, "*", 50)
-	v, err := replay.Verify(t.Context(), r.Log, "second", nil)
+	v, err := replay.Verify(t.Context(), r.Log.Reader, "second", nil)
 	if err != nil || v.Differences != 0 || v.Checked["querysampler"] < 150 || v.Checked["advantagecalculator"] != 50 {
 		t.Errorf("%+v, %v", v, err)
 	}
-	report, err := audit.Check(t.Context(), r.Log, "second")
+	report, err := audit.Check(t.Context(), r.Log.Reader, "second")
 	if err != nil || len(report.Findings) > 0 {
 		t.Errorf("%v, %v", report.Findings, err)
 	}
@@ -131,10 +131,10 @@ func TestContinueArchived(t *testing.T) {
 	r.Batch("trainer", 1)
 	r.Batch("shadow", 1)
 	servicetest.CloseRun(t, r.Log, "first")
-	if _, err := r.Log.Seal(t.Context(), "first", true); err != nil {
+	if _, err := r.Log.Appender.Seal(t.Context(), "first", true); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Log.DeleteRun(t.Context(), "first"); err != nil {
+	if err := r.Log.Streams.DeleteRun(t.Context(), "first"); err != nil {
 		t.Fatal(err)
 	}
 	file := clitest.Write(t, t.TempDir()+"/run.yaml", "policy: small\nendpoint: builtin\nmin_verifier: in-process-without-canaries\ncurriculum: {}\nadvantage: {estimator: rae, params: {decay: 0.5}}\nshaping: {soft_overlong: {max_tokens: 1000, buffer: 10}}\n")
@@ -180,14 +180,14 @@ func TestContinueRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A command that died when its submission was on its way: nobody has taken it in.
-	learnt, err := replay.Learnt(t.Context(), r.Log, "first", 0, cfg)
+	learnt, err := replay.Learnt(t.Context(), r.Log.Reader, "first", 0, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dying, die := context.WithCancel(t.Context())
 	var calls sync.WaitGroup
 	calls.Go(func() {
-		_, _ = r.Log.Submit(dying, eventlog.Submission{Run: "second", Type: events.RunOpenedType, Entity: "second", Data: events.RunOpened{Config: cfg, Continues: learnt}, ID: "died"})
+		_, _ = r.Log.Submitter.Submit(dying, eventlog.Submission{Run: "second", Type: events.RunOpenedType, Entity: "second", Data: events.RunOpened{Config: cfg, Continues: learnt}, ID: "died"})
 	})
 	env := servicetest.Env(t, r.Log)
 	servicetest.Start(t, func(ctx context.Context) error { return intake.Run(ctx, env) })

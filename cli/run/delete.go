@@ -27,9 +27,9 @@ archive restore makes the stream again. It refuses a run that is open, or whose 
 }
 
 func deleteRun(ctx context.Context, log *eventlog.Log, run string) error {
-	last, err := log.Deletable(ctx, run)
+	last, err := log.Archive.Deletable(ctx, run)
 	if err != nil {
 		return err
 	}
-	return log.DeleteArchived(ctx, run, last)
+	return log.Streams.DeleteArchived(ctx, run, last)
 }

@@ -91,7 +91,7 @@ const statedAtOnce = 16
 
 func invalidate(ctx context.Context, p *plane.Plane, run string, where []condition, reason string, dry bool) (invalidation, error) {
 	v := invalidation{Run: run, DryRun: dry, Rollouts: []string{}, Batched: map[string]map[int64][]string{}}
-	l, err := books.Read(ctx, p.Log, run)
+	l, err := books.Read(ctx, p.Log.Reader, run)
 	if err != nil {
 		return v, err
 	}

@@ -24,7 +24,7 @@ func TestLogIsShown(t *testing.T) {
 	if output := show(); !strings.Contains(output, "\nlog: 0.0 MiB of 64 MiB (0.") || !strings.Contains(output, "%), nothing archived\n") {
 		t.Errorf("run show: %s", output)
 	}
-	if _, err := r.Log.Seal(t.Context(), "first", true); err != nil {
+	if _, err := r.Log.Appender.Seal(t.Context(), "first", true); err != nil {
 		t.Fatal(err)
 	}
 	if output := show(); !strings.Contains(output, "archived to event 1 of 1 at 20") {
@@ -35,7 +35,7 @@ func TestLogIsShown(t *testing.T) {
 	if err != nil || json.Unmarshal([]byte(output), &s) != nil || s.Log == nil || s.Log.MaxBytes != 64<<20 || s.Log.Bytes == 0 || s.Log.Fill <= 0 || s.Log.Archived != 1 {
 		t.Errorf("%v: %s", err, output)
 	}
-	if err := r.Log.DeleteRun(t.Context(), "first"); err != nil {
+	if err := r.Log.Streams.DeleteRun(t.Context(), "first"); err != nil {
 		t.Fatal(err)
 	}
 	if output := show(); strings.Contains(output, "\nlog:") {

@@ -34,7 +34,7 @@ type damaged struct {
 func damage(t *testing.T, sealed bool, do func(log *eventlog.Log)) damaged {
 	t.Helper()
 	return damaged{t, clitest.Held(t, func(log *eventlog.Log) {
-		if err := log.EnsureRun(t.Context(), "first"); err != nil {
+		if err := log.Streams.EnsureRun(t.Context(), "first"); err != nil {
 			t.Fatal(err)
 		}
 		state := func(typ events.Type, entity string, data any) events.Event {
@@ -42,7 +42,7 @@ func damage(t *testing.T, sealed bool, do func(log *eventlog.Log)) damaged {
 		}
 		cfg := runfile.DefaultRunConfig()
 		cfg.Policy = "small"
-		if err := log.ListRun(t.Context(), state(events.RunOpenedType, "first", events.RunOpened{Config: cfg})); err != nil {
+		if err := log.Appender.ListRun(t.Context(), state(events.RunOpenedType, "first", events.RunOpened{Config: cfg})); err != nil {
 			t.Fatal(err)
 		}
 		state(events.GroupOpenedType, events.GroupID(1), events.GroupOpened{Size: 4})
@@ -52,7 +52,7 @@ func damage(t *testing.T, sealed bool, do func(log *eventlog.Log)) damaged {
 			state(events.TurnSampledType, id, events.TurnSampled{Content: strings.Repeat("a large turn ", 20<<10)})
 		}
 		if sealed {
-			if _, err := log.Seal(t.Context(), "first", true); err != nil {
+			if _, err := log.Appender.Seal(t.Context(), "first", true); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -95,7 +95,7 @@ func (d damaged) audit() (output string, code int) {
 
 func deleteStream(t *testing.T) func(log *eventlog.Log) {
 	return func(log *eventlog.Log) {
-		if err := log.DeleteRun(t.Context(), "first"); err != nil {
+		if err := log.Streams.DeleteRun(t.Context(), "first"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,7 +145,7 @@ func TestShowWithoutTheStore(t *testing.T) {
 	servicetest.OpenRun(t, r.Log, "small", servicetest.Config("fix-a"))
 	servicetest.StartRollout(t, r.Log, "first", "g000001-0", "fix-a")
 	large := servicetest.Event(t, "first", events.RolloutFailedType, "g000001-0", "0", events.RolloutFailed{Message: strings.Repeat("long ", 50<<10)})
-	if _, _, err := r.Log.AppendLast(t.Context(), large, func(*events.Event) error { return nil }); err != nil {
+	if _, _, err := r.Log.Appender.AppendLast(t.Context(), large, func(*events.Event) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	e, err := plane.ReadEndpoint(r.Dir)

@@ -205,7 +205,7 @@ func summarise(ctx context.Context, log *eventlog.Log, l *books.Run, folds ...fu
 	if err != nil {
 		return RunSummary{}, err
 	}
-	err = l.Read(ctx, log, folds...)
+	err = l.Read(ctx, log.Reader, folds...)
 	if ctx.Err() != nil {
 		return RunSummary{}, ctx.Err()
 	}

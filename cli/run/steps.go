@@ -27,7 +27,7 @@ takes again after a rewind keeps its first row.
   rondo run steps demo-1 --feed trainer --json
   rondo run steps demo-1 --follow --json | python3 -m rondo.track demo-1 --to tensorboard`,
 		RunE: plane.RunCommand(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {
-			r, err := steps.Describe(cmd.Context(), p.Log, args[0], feed)
+			r, err := steps.Describe(cmd.Context(), p.Log.Reader, args[0], feed)
 			if err != nil {
 				return err
 			}
@@ -36,18 +36,18 @@ takes again after a rewind keeps its first row.
 				if err != nil {
 					return err
 				}
-				complete, err := steps.Read(cmd.Context(), p.Log, r, g.Follows, lines.Step)
+				complete, err := steps.Read(cmd.Context(), p.Log.Reader, r, g.Follows, lines.Step)
 				if err != nil {
 					return err
 				}
 				return lines.End(complete)
 			}
 			if g.Follows {
-				_, err = steps.Read(cmd.Context(), p.Log, r, true, func(row steps.Row) error { return printStep(cmd.OutOrStdout(), row) })
+				_, err = steps.Read(cmd.Context(), p.Log.Reader, r, true, func(row steps.Row) error { return printStep(cmd.OutOrStdout(), row) })
 				return err
 			}
 			table := app.NewTable("STEP", "TAKEN", "REWARD", "±", "STALENESS", "TURNS", "SCORED", "FAILED", "DROPPED", "TOKENS/S", "GAP")
-			if _, err = steps.Read(cmd.Context(), p.Log, r, false, func(row steps.Row) error {
+			if _, err = steps.Read(cmd.Context(), p.Log.Reader, r, false, func(row steps.Row) error {
 				f := row.Figures
 				table.Row(row.Step, row.Time.Local().Format(time.DateTime), cell(f, "reward/mean"), cell(f, "reward/std"), cell(f, "staleness/max"), cell(f, "rollout/turns_mean"),
 					cell(f, "rollouts/scored"), cell(f, "rollouts/failed"), f["groups/dropped_stale"]+f["groups/dropped_filtered"], cell(f, "throughput/sampled_tokens_per_second"),

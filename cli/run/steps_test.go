@@ -37,10 +37,10 @@ func TestStepsOfARunThatIsGone(t *testing.T) {
 	if table := steps(); !strings.HasPrefix(table, "STEP  TAKEN") || strings.Count(table, "\n") != 3 {
 		t.Errorf("table:\n%s", table)
 	}
-	if _, err := r.Log.Seal(t.Context(), "first", true); err != nil {
+	if _, err := r.Log.Appender.Seal(t.Context(), "first", true); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Log.DeleteRun(t.Context(), "first"); err != nil {
+	if err := r.Log.Streams.DeleteRun(t.Context(), "first"); err != nil {
 		t.Fatal(err)
 	}
 	if after := steps("--json", "--follow"); after != before {

@@ -23,7 +23,7 @@ A second table has the graded tests that most often did not end as they must.`,
 		RunE: plane.RunCommand(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {
 			b := books.New(args[0])
 			unmet := unmetTests{books: b, tasks: map[string]*unmetOf{}}
-			if err := b.Read(cmd.Context(), p.Log, unmet.listen); err != nil {
+			if err := b.Read(cmd.Context(), p.Log.Reader, unmet.listen); err != nil {
 				return err
 			}
 			pass := 1.0

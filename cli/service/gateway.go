@@ -100,7 +100,7 @@ func serveGateway(ctx context.Context, env pipeline.Env, s Settings) error {
 		scheme, listener = "https://", certificate.listener(listener)
 	}
 	env.Logger.Info("gateway listening", "url", scheme+listener.Addr().String(), "tenants", len(opts.Tenants), "key_file", keyFile)
-	go s.servers.FollowVersions(ctx, env.Log)
+	go s.servers.FollowVersions(ctx, env.Log.Reader)
 	return serveHTTP(ctx, listener, g)
 }
 

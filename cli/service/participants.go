@@ -80,7 +80,7 @@ func activate(ctx context.Context, env pipeline.Env, server *endpoint.Server, he
 	env.Logger.Debug("weights loaded", "policy", published.Policy, "version", published.Version, "by_delta", now.ByDelta)
 	ctx, cancel := context.WithTimeout(ctx, plane.AnswerTimeout)
 	defer cancel()
-	_, err = env.Log.Submit(ctx, eventlog.Submission{
+	_, err = env.Log.Submitter.Submit(ctx, eventlog.Submission{
 		Run: events.Catalogue, Type: events.WeightsActivatedType, Entity: published.Policy, Source: policyPart,
 		ID:   fmt.Sprintf("activated-%s-%d-%s", published.Policy, published.Version, env.Instance),
 		Data: events.WeightsActivated{Version: published.Version, Replica: env.Instance},

@@ -160,7 +160,7 @@ var parts = map[string]part{
 	topology.Generator: func(ctx context.Context, env pipeline.Env, s Settings) error {
 		opts := generator.DefaultOptions()
 		opts.Slots = s.generatorSlots
-		go s.servers.FollowVersions(ctx, env.Log)
+		go s.servers.FollowVersions(ctx, env.Log.Reader)
 		return generator.Run(ctx, env, s.servers, opts)
 	},
 	topology.ToolRunner: func(ctx context.Context, env pipeline.Env, s Settings) error {
@@ -179,7 +179,7 @@ var parts = map[string]part{
 		if err != nil {
 			return err
 		}
-		go s.servers.FollowVersions(ctx, env.Log)
+		go s.servers.FollowVersions(ctx, env.Log.Reader)
 		return toolrunner.Run(ctx, env, toolrunner.Options{
 			Network: network, Layers: layers, Model: func(run, rollout string) toolrunner.Model { return models.Agent(run, rollout) },
 			Slots: s.toolSlots, Pool: s.Pool, Labels: s.labels, Capacity: s.capacity, Machine: s.Machine, Keys: s.keys,
@@ -264,7 +264,7 @@ func RunParts(ctx context.Context, names []string, log *eventlog.Log, dir string
 	host, _ := os.Hostname()
 	env := pipeline.Env{Log: log, Dir: dir, Logger: l, Metrics: metrics, Instance: fmt.Sprintf("%s-%d", host, os.Getpid()), Health: s.Health}
 	env.Tracing, err = tracing.New(ctx, tracing.Options{
-		Endpoint: s.otlpEndpoint, Log: log, Logger: l, Metrics: metrics, Instance: env.Instance, Version: buildVersion(),
+		Endpoint: s.otlpEndpoint, Log: log.Reader, Logger: l, Metrics: metrics, Instance: env.Instance, Version: buildVersion(),
 	})
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ func TestRunsAreTrackedAsTheyAreOpened(t *testing.T) {
 	cfg := servicetest.Config("fix-a")
 	servicetest.OpenRun(t, r.Log, "plain", cfg)
 	cfg.Trackers = []runfile.Tracker{{To: "mlflow"}}
-	if err := r.Log.EnsureRun(t.Context(), "replayed"); err != nil {
+	if err := r.Log.Streams.EnsureRun(t.Context(), "replayed"); err != nil {
 		t.Fatal(err)
 	}
 	for _, place := range []string{"replayed", events.Catalogue} {

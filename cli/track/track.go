@@ -126,7 +126,7 @@ func (o *tracking) checkPython(ctx context.Context) error {
 
 // write hands a run's rows to Python, which asks the tracker for the last one that it has.
 func (o *tracking) write(ctx context.Context, run string, to runfile.Tracker) error {
-	r, err := steps.Describe(ctx, o.plane.Log, run, to.Feed)
+	r, err := steps.Describe(ctx, o.plane.Log.Reader, run, to.Feed)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (o *tracking) feedRows(ctx context.Context, w io.Writer, r steps.Run) error
 	if err != nil {
 		return err
 	}
-	complete, err := steps.Read(ctx, o.plane.Log, r, !o.once, lines.Step)
+	complete, err := steps.Read(ctx, o.plane.Log.Reader, r, !o.once, lines.Step)
 	if err == nil || errors.Is(context.Cause(ctx), context.Canceled) {
 		err = errors.Join(err, lines.End(complete))
 	}

@@ -61,7 +61,7 @@ several runs lie in a folder for each. Of Arrow files pyarrow makes one Parquet 
 					return err
 				}
 			}
-			selected, err := export.Select(cmd.Context(), p.Log, runs, export.Selection{MinReward: least, Best: best})
+			selected, err := export.Select(cmd.Context(), p.Log.Reader, runs, export.Selection{MinReward: least, Best: best})
 			if err != nil {
 				return err
 			}

@@ -70,7 +70,7 @@ func gather(ctx context.Context, p *plane.Plane, run, rollout string) (*shownRol
 	if err := p.MustRun(ctx, run); err != nil {
 		return nil, err
 	}
-	e, err := episode.Read(ctx, p.Log, run, rollout, episode.Bounds{})
+	e, err := episode.Read(ctx, p.Log.Reader, run, rollout, episode.Bounds{})
 	if errors.Is(err, episode.ErrUnknown) {
 		return nil, fmt.Errorf("run %s has no rollout %s; `rondo trajectories list %s` lists those that have a trajectory", run, app.Line(rollout, 80), run)
 	}

@@ -175,10 +175,10 @@ func TestShow(t *testing.T) {
 	// The same when nothing but the archive is left.
 	before := show(ids[0])
 	servicetest.CloseRun(t, r.Log, "first")
-	if _, err := r.Log.Seal(t.Context(), "first", true); err != nil {
+	if _, err := r.Log.Appender.Seal(t.Context(), "first", true); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Log.DeleteRun(t.Context(), "first"); err != nil {
+	if err := r.Log.Streams.DeleteRun(t.Context(), "first"); err != nil {
 		t.Fatal(err)
 	}
 	if after := show(ids[0]); after != before {

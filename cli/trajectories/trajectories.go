@@ -25,7 +25,7 @@ func newTrajectoriesList(g *app.Global) *cobra.Command {
 			if err := p.MustRun(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			lines, err := export.Finished(cmd.Context(), p.Log, args[0])
+			lines, err := export.Finished(cmd.Context(), p.Log.Reader, args[0])
 			if err != nil {
 				return err
 			}

@@ -27,12 +27,12 @@ func TestRetention(t *testing.T) {
 	for _, run := range []string{"open", "old"} {
 		servicetest.OpenRun(t, log, run, servicetest.Config("a"))
 		servicetest.StartRollout(t, log, run, "g000001-0", "a")
-		if _, err := log.Seal(t.Context(), run, true); err != nil {
+		if _, err := log.Appender.Seal(t.Context(), run, true); err != nil {
 			t.Fatal(err)
 		}
 	}
 	servicetest.CloseRun(t, log, "old")
-	if _, err := log.Seal(t.Context(), "old", true); err != nil {
+	if _, err := log.Appender.Seal(t.Context(), "old", true); err != nil {
 		t.Fatal(err)
 	}
 	var lines bytes.Buffer

@@ -57,7 +57,7 @@ is interrupted is finished by the next one.`,
 			}
 			now := time.Now()
 			retention := gc.WeightRetention{ReplacedBefore: now.Add(-olderThan), Keep: keep, Cutoff: now.Add(-min(filesAge, olderThan))}
-			report, err := gc.CollectWeights(cmd.Context(), p.Log, args[0], retention, remove)
+			report, err := gc.CollectWeights(cmd.Context(), p.Log.Archive, args[0], retention, remove)
 			if err != nil {
 				return err
 			}

@@ -119,7 +119,7 @@ func versionsOf(ctx context.Context, p *plane.Plane, policy string, last int) (a
 	if err != nil {
 		return nil, err
 	}
-	promoted, err := fetch.Promoted(ctx, p.Log, policy)
+	promoted, err := fetch.Promoted(ctx, p.Log.Reader, policy)
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +230,7 @@ policy. --json has the same. ` + "`rondo weights diff`" + ` counts which element
 					return err
 				}
 			}
-			promoted, err := fetch.Promoted(cmd.Context(), p.Log, args[0])
+			promoted, err := fetch.Promoted(cmd.Context(), p.Log.Reader, args[0])
 			if err != nil {
 				return err
 			}

@@ -172,7 +172,7 @@ func (m *mirroring) keep(ctx context.Context) {
 	var following sync.WaitGroup
 	defer following.Wait()
 	following.Go(func() {
-		_ = fetch.Follow(ctx, m.plane.Log, m.Policy, fetch.Newest, func(int64) {
+		_ = fetch.Follow(ctx, m.plane.Conn, m.plane.Log.Reader, m.Policy, fetch.Newest, func(int64) {
 			select {
 			case published <- struct{}{}:
 			default:

@@ -112,7 +112,7 @@ func promote(cmd *cobra.Command, g *app.Global, policy string, decide func(conte
 		return err
 	}
 	defer p.Close()
-	last, err := fetch.Promoted(cmd.Context(), p.Log, policy)
+	last, err := fetch.Promoted(cmd.Context(), p.Log.Reader, policy)
 	if err != nil {
 		return err
 	}

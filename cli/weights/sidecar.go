@@ -285,7 +285,7 @@ func (s *sidecar) follow(ctx context.Context) {
 	}
 	newest := make(chan int64, 1)
 	working.Go(func() {
-		_ = fetch.Follow(ctx, s.plane.Log, s.policy, s.choice(), func(version int64) {
+		_ = fetch.Follow(ctx, s.plane.Conn, s.plane.Log.Reader, s.policy, s.choice(), func(version int64) {
 			select { // only this function fills it: a version that nobody took is replaced
 			case <-newest:
 			default:

@@ -17,7 +17,7 @@ import (
 const maxSources = 256
 
 // readCanary reads the rollouts that a promotion has divided, in the runs and up to the sequences that a judgement names.
-func readCanary(ctx context.Context, log *eventlog.Log, policy string, j events.WeightsJudged) (version, against []evaluation.Attempt, err error) {
+func readCanary(ctx context.Context, log eventlog.Reader, policy string, j events.WeightsJudged) (version, against []evaluation.Attempt, err error) {
 	given, err := log.Event(ctx, events.Catalogue, j.Promotion)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the promotion at sequence %d: %w", j.Promotion, err)
@@ -50,7 +50,7 @@ func produces(cfg runfile.RunConfig, policy string) bool {
 
 // Production counts the rollouts that a promotion has divided, as they come.
 type Production struct {
-	log    *eventlog.Log
+	log    eventlog.Reader
 	policy string
 	given  Fact[events.WeightsPromoted]
 	only   []string
@@ -59,7 +59,7 @@ type Production struct {
 }
 
 // NewProduction watches the runs that are named, or all that produce with the policy.
-func NewProduction(log *eventlog.Log, policy string, given Fact[events.WeightsPromoted], only []string) *Production {
+func NewProduction(log eventlog.Reader, policy string, given Fact[events.WeightsPromoted], only []string) *Production {
 	return &Production{log: log, policy: policy, given: given, only: only, runs: map[string]*evaluation.Recorded{}, passed: map[string]bool{}}
 }
 

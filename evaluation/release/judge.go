@@ -22,7 +22,7 @@ const (
 )
 
 // Judge fills in the figures and the verdict of a judgement whose versions, stage, rules and sources are named. Judging and checking a judgement both call it.
-func Judge(ctx context.Context, log *eventlog.Log, policy string, j *events.WeightsJudged) error {
+func Judge(ctx context.Context, log eventlog.Reader, policy string, j *events.WeightsJudged) error {
 	j.Figures, j.Reasons, j.Verdict = nil, nil, ""
 	if j.Stage == events.JudgedCanary {
 		version, against, err := readCanary(ctx, log, policy, *j)

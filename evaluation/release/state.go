@@ -56,7 +56,7 @@ type Step struct {
 }
 
 // Read takes what the policy's chain has gained.
-func (s *State) Read(ctx context.Context, log *eventlog.Log, policy string) error {
+func (s *State) Read(ctx context.Context, log eventlog.Reader, policy string) error {
 	kind := events.WeightsPublishedType.Kind()
 	last, err := log.Last(ctx, events.Catalogue, kind, policy)
 	if errors.Is(err, eventlog.ErrNotFound) {

@@ -11,7 +11,7 @@ import (
 )
 
 // Verify judges again, from the rollouts that a judgement names, and says what comes out differently; nil where nothing does.
-func Verify(ctx context.Context, log *eventlog.Log, policy string, recorded events.WeightsJudged) (differs []string, err error) {
+func Verify(ctx context.Context, log eventlog.Reader, policy string, recorded events.WeightsJudged) (differs []string, err error) {
 	again := recorded
 	if err := Judge(ctx, log, policy, &again); err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ type Run struct {
 }
 
 // Describe finds a run and its feed, the first one for the name "".
-func Describe(ctx context.Context, log *eventlog.Log, run, feed string) (Run, error) {
+func Describe(ctx context.Context, log eventlog.Reader, run, feed string) (Run, error) {
 	cfg, err := log.RecordedConfig(ctx, run)
 	if err != nil {
 		return Run{}, err
@@ -65,7 +65,7 @@ var errEnded = errors.New("no step can follow")
 
 // Read gives the rows of a run, from its stream or its archive. Where it follows the run, it goes on until no row can follow. It reports whether the rows
 // are complete.
-func Read(ctx context.Context, log *eventlog.Log, r Run, follow bool, emit func(Row) error) (ended bool, err error) {
+func Read(ctx context.Context, log eventlog.Reader, r Run, follow bool, emit func(Row) error) (ended bool, err error) {
 	fold := New(r.Feed, emit)
 	take := func(e events.Event) error {
 		if err := fold.Apply(e); err != nil {

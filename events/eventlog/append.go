@@ -54,7 +54,7 @@ func (c *Conflict) Error() string {
 // When another writer was faster with the same event (same ID), its event is returned with adopted set: the
 // log's content counts, not the caller's. When a different event stands there, the error is a *Conflict. An
 // append whose outcome is unknown is resolved by reading the chain, so Append may be repeated at will.
-func (l *Log) Append(ctx context.Context, e events.Event) (stored events.Event, adopted bool, err error) {
+func (l Appender) Append(ctx context.Context, e events.Event) (stored events.Event, adopted bool, err error) {
 	if e.Time.IsZero() {
 		e.Time = l.now()
 	}
@@ -111,7 +111,7 @@ func (l *Log) Append(ctx context.Context, e events.Event) (stored events.Event, 
 
 // AppendLast puts the event behind whatever link is the last one. check may refuse that last link (nil: there
 // is none yet); it is asked again each time another writer was faster.
-func (l *Log) AppendLast(ctx context.Context, e events.Event, check func(last *events.Event) error) (events.Event, bool, error) {
+func (l Appender) AppendLast(ctx context.Context, e events.Event, check func(last *events.Event) error) (events.Event, bool, error) {
 	for {
 		last, err := l.Last(ctx, e.Run, e.Type.Kind(), e.Entity)
 		switch {
@@ -135,7 +135,7 @@ func (l *Log) AppendLast(ctx context.Context, e events.Event, check func(last *e
 	}
 }
 
-func (l *Log) publish(ctx context.Context, run string, msg *nats.Msg) (seq uint64, err error) {
+func (l *core) publish(ctx context.Context, run string, msg *nats.Msg) (seq uint64, err error) {
 	var refused error
 	_, err = l.request(ctx, run, kindAppend, func() (*nats.Msg, error) {
 		sent := time.Now()
@@ -151,7 +151,7 @@ func (l *Log) publish(ctx context.Context, run string, msg *nats.Msg) (seq uint6
 
 // after finds the link that stands directly behind e.Prev; found is false when the chain ends there, or before. An event is void if its
 // stream was hidden or made again meanwhile: it follows from the events of another stream.
-func (l *Log) after(ctx context.Context, e events.Event, stream any) (link events.Event, found bool, err error) {
+func (l Appender) after(ctx context.Context, e events.Event, stream any) (link events.Event, found bool, err error) {
 	if e.Run != events.Catalogue {
 		in, err := l.Incarnation(ctx, e.Run)
 		if created, ok := stream.(time.Time); err == nil && ok && !created.Equal(in.Created) {

@@ -20,7 +20,7 @@ import (
 func openLog(t testing.TB) *eventlog.Log {
 	t.Helper()
 	log := natstest.Log(t)
-	if err := log.EnsureRun(t.Context(), run); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	return log
@@ -28,7 +28,7 @@ func openLog(t testing.TB) *eventlog.Log {
 
 func mustAppend(t testing.TB, log *eventlog.Log, e events.Event) events.Event {
 	t.Helper()
-	stored, adopted, err := log.Append(t.Context(), e)
+	stored, adopted, err := log.Appender.Append(t.Context(), e)
 	if err != nil || adopted {
 		t.Fatalf("append %s: adopted %v, %v", e.ID, adopted, err)
 	}
@@ -57,7 +57,7 @@ func TestAppendThatLostTheRace(t *testing.T) {
 
 	same := note(t, "g000001-0", "b", "another content")
 	same.Prev = links[0].Seq
-	stored, adopted, err := log.Append(t.Context(), same)
+	stored, adopted, err := log.Appender.Append(t.Context(), same)
 	if err != nil || !adopted {
 		t.Fatalf("the same event: adopted %v, %v", adopted, err)
 	}
@@ -68,7 +68,7 @@ func TestAppendThatLostTheRace(t *testing.T) {
 	other := note(t, "g000001-0", "x", "too late")
 	other.Prev = links[0].Seq
 	var conflict *eventlog.Conflict
-	if _, _, err := log.Append(t.Context(), other); !errors.As(err, &conflict) {
+	if _, _, err := log.Appender.Append(t.Context(), other); !errors.As(err, &conflict) {
 		t.Fatalf("another event: %v, want a conflict", err)
 	}
 	if conflict.Winner.ID != links[1].ID || conflict.Winner.Seq != links[1].Seq {
@@ -76,7 +76,7 @@ func TestAppendThatLostTheRace(t *testing.T) {
 	}
 
 	first := note(t, "g000001-0", "y", "not the first")
-	if _, _, err := log.Append(t.Context(), first); !errors.As(err, &conflict) || conflict.Winner.Seq != links[0].Seq {
+	if _, _, err := log.Appender.Append(t.Context(), first); !errors.As(err, &conflict) || conflict.Winner.Seq != links[0].Seq {
 		t.Errorf("a second first link: %v", err)
 	}
 }
@@ -95,7 +95,7 @@ func TestAppendBehindWhatIsNoLink(t *testing.T) {
 			t.Parallel()
 			e := note(t, "g000001-0", "c", "c")
 			e.Prev = prev
-			if _, _, err := log.Append(t.Context(), e); !errors.Is(err, eventlog.ErrNoLink) {
+			if _, _, err := log.Appender.Append(t.Context(), e); !errors.Is(err, eventlog.ErrNoLink) {
 				t.Errorf("append behind %d: %v", prev, err)
 			}
 		})
@@ -108,10 +108,10 @@ func TestAppendToMissingRun(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	e := note(t, "g000001-0", "a", "")
-	if _, _, err := log.Append(ctx, e); !errors.Is(err, eventlog.ErrNotFound) {
+	if _, _, err := log.Appender.Append(ctx, e); !errors.Is(err, eventlog.ErrNotFound) {
 		t.Errorf("Append: %v", err)
 	}
-	if _, _, err := log.AppendLast(ctx, e, func(*events.Event) error { return nil }); !errors.Is(err, eventlog.ErrNotFound) {
+	if _, _, err := log.Appender.AppendLast(ctx, e, func(*events.Event) error { return nil }); !errors.Is(err, eventlog.ErrNotFound) {
 		t.Errorf("AppendLast: %v", err)
 	}
 }
@@ -131,24 +131,24 @@ func TestAppendLast(t *testing.T) {
 	a := note(t, "g000001-0", "a", "")
 	b := note(t, "g000001-0", "b", "")
 	for _, e := range []events.Event{a, b} {
-		if _, _, err := log.AppendLast(t.Context(), e, check); err != nil {
+		if _, _, err := log.Appender.AppendLast(t.Context(), e, check); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got, want := strings.Join(seen, " "), "none "+a.ID; got != want {
 		t.Errorf("check saw %s, want %s", got, want)
 	}
-	if stored, adopted, err := log.AppendLast(t.Context(), b, check); err != nil || !adopted || stored.Seq != 2 {
+	if stored, adopted, err := log.Appender.AppendLast(t.Context(), b, check); err != nil || !adopted || stored.Seq != 2 {
 		t.Errorf("the same again: sequence %d, adopted %v, %v", stored.Seq, adopted, err)
 	}
 	refused := errors.New("refused")
 	c := note(t, "g000001-0", "c", "")
-	if _, _, err := log.AppendLast(t.Context(), c, func(*events.Event) error { return refused }); !errors.Is(err, refused) {
+	if _, _, err := log.Appender.AppendLast(t.Context(), c, func(*events.Event) error { return refused }); !errors.Is(err, refused) {
 		t.Errorf("a refusal: %v", err)
 	}
 	// A writer that is faster between check and append makes check look again.
 	raced := false
-	_, _, err := log.AppendLast(t.Context(), c, func(last *events.Event) error {
+	_, _, err := log.Appender.AppendLast(t.Context(), c, func(last *events.Event) error {
 		if !raced {
 			raced = true
 			faster := note(t, "g000001-0", "faster", "")
@@ -173,12 +173,12 @@ func TestAppendOnce(t *testing.T) {
 	log := openLog(t)
 	links := chain(t, log, "g000001-0", "a", "b", "c")
 	again := note(t, "g000001-0", "a", "repeated")
-	stored, err := log.AppendOnce(t.Context(), again, links[0].Time, nil)
+	stored, err := log.Appender.AppendOnce(t.Context(), again, links[0].Time, nil)
 	if err != nil || stored.Seq != links[0].Seq || string(stored.Data) != string(links[0].Data) {
 		t.Errorf("a link three back: sequence %d: %s, %v", stored.Seq, stored.Data, err)
 	}
 	// The id is not looked for beyond the moment since when it can have been stated.
-	fresh, err := log.AppendOnce(t.Context(), again, time.Now().Add(time.Hour), nil)
+	fresh, err := log.Appender.AppendOnce(t.Context(), again, time.Now().Add(time.Hour), nil)
 	if err != nil || fresh.Seq != 4 {
 		t.Errorf("beyond the moment: sequence %d, %v", fresh.Seq, err)
 	}
@@ -236,7 +236,7 @@ func TestFullStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.EnsureRun(t.Context(), run); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	acked := &acknowledged{events: map[uint64]events.Event{}}
@@ -244,7 +244,7 @@ func TestFullStream(t *testing.T) {
 	for i := 0; ; i++ {
 		e := note(t, "g000001-0", events.Ordinal(i), strings.Repeat("x", 1000))
 		e.Prev = prev
-		stored, _, err := log.Append(t.Context(), e)
+		stored, _, err := log.Appender.Append(t.Context(), e)
 		if err != nil {
 			if !errors.Is(err, eventlog.ErrStreamFull) {
 				t.Fatalf("append %d: %v", i, err)
@@ -270,12 +270,12 @@ func TestReservedRunNames(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t)
 	for _, name := range []string{"_", "IN", "DEAD", "", "a.b", "a b", "a*", ">", strings.Repeat("x", 65)} {
-		if err := log.EnsureRun(t.Context(), name); err == nil {
+		if err := log.Streams.EnsureRun(t.Context(), name); err == nil {
 			t.Errorf("a run may be called %q", name)
 		}
 	}
 	for _, name := range []string{"a", "in", "IN-1", "A_b-9", strings.Repeat("x", 64)} {
-		if err := log.EnsureRun(t.Context(), name); err != nil {
+		if err := log.Streams.EnsureRun(t.Context(), name); err != nil {
 			t.Errorf("run %q: %v", name, err)
 		}
 	}
@@ -293,7 +293,7 @@ func TestAppendInFlightIsNoVerdict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := real.EnsureRun(t.Context(), "other"); err != nil {
+	if err := real.Streams.EnsureRun(t.Context(), "other"); err != nil {
 		t.Fatal(err)
 	}
 	// A stream answers only what it knows; this one of the test's own answers first that it is busy, then not.
@@ -314,7 +314,7 @@ func TestAppendInFlightIsNoVerdict(t *testing.T) {
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	stored, adopted, err := real.Append(t.Context(), note(t, "g000001-0", "a", ""))
+	stored, adopted, err := real.Appender.Append(t.Context(), note(t, "g000001-0", "a", ""))
 	if err != nil || adopted || stored.Seq != 7 {
 		t.Errorf("sequence %d, adopted %v, %v", stored.Seq, adopted, err)
 	}

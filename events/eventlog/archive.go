@@ -28,7 +28,7 @@ var ErrBroken = errors.New("archive is broken")
 var ErrForgotten = fmt.Errorf("retention has deleted its archive: %w", ErrNotFound)
 
 // ReadSegment fetches a segment and checks that it is the one that was sealed.
-func (l *Log) ReadSegment(ctx context.Context, run string, s events.SegmentSealed) (*storage.Segment, error) {
+func (l Reader) ReadSegment(ctx context.Context, run string, s events.SegmentSealed) (*storage.Segment, error) {
 	data, err := storage.GetBlob(ctx, l.store, s.Segment)
 	if err != nil {
 		return nil, fmt.Errorf("segment %d to %d of run %s: %w", s.First, s.Last, run, err)
@@ -56,7 +56,7 @@ func CheckSegments(run string, sealed []events.SegmentSealed) error {
 }
 
 // archived reads an archived run as All reads a stream.
-func (l *Log) archived(ctx context.Context, run string, from uint64, yield func(events.Event, error) bool) {
+func (l Reader) archived(ctx context.Context, run string, from uint64, yield func(events.Event, error) bool) {
 	sealed, err := l.Segments(ctx, run)
 	if err == nil && len(sealed) == 0 {
 		err = fmt.Errorf("run %s: %w", run, errNoRun)
@@ -72,7 +72,7 @@ func (l *Log) archived(ctx context.Context, run string, from uint64, yield func(
 }
 
 // readSegments reads the events of segments, from a sequence on.
-func (l *Log) readSegments(ctx context.Context, run string, from uint64, sealed []events.SegmentSealed, yield func(events.Event, error) bool) {
+func (l Reader) readSegments(ctx context.Context, run string, from uint64, sealed []events.SegmentSealed, yield func(events.Event, error) bool) {
 	for records, err := range l.readAhead(ctx, run, from, sealed) {
 		if err != nil {
 			yield(events.Event{}, err)
@@ -95,7 +95,7 @@ func (l *Log) readSegments(ctx context.Context, run string, from uint64, sealed 
 
 // Seal archives what a run's stream holds behind its last segment, in whole segments, and in a last smaller one if all
 // is set. It gives the segments that it made. Two that seal at once make the same first segment, and one of them states it.
-func (l *Log) Seal(ctx context.Context, run string, all bool) (made []events.SegmentSealed, err error) {
+func (l Appender) Seal(ctx context.Context, run string, all bool) (made []events.SegmentSealed, err error) {
 	through := uint64(0)
 	if all {
 		in, err := l.Incarnation(ctx, run)
@@ -105,7 +105,7 @@ func (l *Log) Seal(ctx context.Context, run string, all bool) (made []events.Seg
 		through = in.LastSeq // not what comes meanwhile: a busy run has always more
 	}
 	for {
-		fact, err := l.NextSegment(ctx, run, through)
+		fact, err := Archive{l.Reader}.NextSegment(ctx, run, through)
 		if err != nil || fact == nil {
 			return made, err
 		}
@@ -130,7 +130,7 @@ var errCut = errors.New("the segment is full")
 //
 // One that is stored and never stated, as by a process that dies between the two, is an object that nothing refers to: the next one begins at the
 // same sequence, and follows the same segment.
-func (l *Log) NextSegment(ctx context.Context, run string, through uint64) (*events.Event, error) {
+func (l Archive) NextSegment(ctx context.Context, run string, through uint64) (*events.Event, error) {
 	fact, err := events.New(events.Catalogue, events.SegmentSealedType, run, "", nil)
 	if err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (l *Log) NextSegment(ctx context.Context, run string, through uint64) (*eve
 		return nil, nil
 	}
 	segment, full := storage.NewSegmentWriter(run, last.Segment.SHA256), false
-	r := &reader{log: l, run: run, created: in.Created, next: next, until: in.LastSeq, raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	r := &cursor{log: l.Reader, run: run, created: in.Created, next: next, until: in.LastSeq, raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if err := segment.Add(record(m, meta)); err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func (l *Log) NextSegment(ctx context.Context, run string, through uint64) (*eve
 		return nil, nil
 	}
 	// After a power cut the stream must not end before its archive: other events would take the sequences.
-	if err := l.Persist(run); err != nil {
+	if err := l.persistStream(events.RunStream(run)); err != nil {
 		return nil, fmt.Errorf("seal run %s: %w", run, err)
 	}
 	sealed, err := l.putSegment(ctx, run, next, last.Segment.SHA256, segment)
@@ -192,7 +192,7 @@ var ErrForked = errors.New("the stream and its archive are a fork")
 
 // joins checks that a stream holds what the last part of its last segment holds: nothing is sealed behind an archive that is another one's. It reads the
 // segment once.
-func (l *Log) joins(ctx context.Context, run string, in Incarnation, last events.SegmentSealed) error {
+func (l Archive) joins(ctx context.Context, run string, in Incarnation, last events.SegmentSealed) error {
 	if in.LastSeq < last.Last {
 		return fmt.Errorf("run %s: %w: it ends at %d, and the archive at %d", run, ErrBehind, in.LastSeq, last.Last)
 	}
@@ -219,7 +219,7 @@ func (l *Log) joins(ctx context.Context, run string, in Incarnation, last events
 
 // fillsSegment estimates whether the last n events of a run fill a segment: as large as those of its last segment were in the store, or
 // so many that their size there does not matter.
-func (l *Log) fillsSegment(ctx context.Context, run string, n uint64, last events.SegmentSealed) bool {
+func (l Archive) fillsSegment(ctx context.Context, run string, n uint64, last events.SegmentSealed) bool {
 	if last.Last > 0 && float64(n)*float64(last.Segment.Size)/float64(last.Last+1-last.First) >= 1.25*segmentBytes {
 		return true
 	}
@@ -243,7 +243,7 @@ func record(m jetstream.Msg, meta *jetstream.MsgMetadata) storage.Record {
 }
 
 // putSegment stores a segment that begins with a sequence.
-func (l *Log) putSegment(ctx context.Context, run string, first uint64, previous string, segment *storage.SegmentWriter) (events.SegmentSealed, error) {
+func (l Archive) putSegment(ctx context.Context, run string, first uint64, previous string, segment *storage.SegmentWriter) (events.SegmentSealed, error) {
 	data, err := segment.Finish()
 	if err != nil {
 		return events.SegmentSealed{}, err

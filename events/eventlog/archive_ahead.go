@@ -20,7 +20,7 @@ type reading struct {
 
 // readAhead yields the parts that hold a run's events from a sequence on, in order. It fetches a segment while the last parts of the
 // one before it are read.
-func (l *Log) readAhead(ctx context.Context, run string, from uint64, sealed []events.SegmentSealed) iter.Seq2[[]storage.Record, error] {
+func (l Reader) readAhead(ctx context.Context, run string, from uint64, sealed []events.SegmentSealed) iter.Seq2[[]storage.Record, error] {
 	return func(yield func([]storage.Record, error) bool) {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
@@ -38,7 +38,7 @@ func (l *Log) readAhead(ctx context.Context, run string, from uint64, sealed []e
 }
 
 // startReading starts to decode part after part, as pending has room for them.
-func (l *Log) startReading(ctx context.Context, run string, from uint64, sealed []events.SegmentSealed, pending chan<- chan reading) {
+func (l Reader) startReading(ctx context.Context, run string, from uint64, sealed []events.SegmentSealed, pending chan<- chan reading) {
 	start := func(read func() ([]storage.Record, error)) (ok bool) {
 		c := make(chan reading, 1)
 		select {

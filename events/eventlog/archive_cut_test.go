@@ -21,7 +21,7 @@ func noise(t *testing.T, log *eventlog.Log, first, n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := log.Append(t.Context(), e); err != nil {
+		if _, _, err := log.Appender.Append(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -32,7 +32,7 @@ func TestSegmentsAreCutBySize(t *testing.T) {
 	log := natstest.Log(t)
 	recorded(t, log, "r", 0)
 	noise(t, log, 0, 250)
-	made, err := log.Seal(t.Context(), "r", true)
+	made, err := log.Appender.Seal(t.Context(), "r", true)
 	if err != nil || len(made) != 2 {
 		t.Fatalf("%v: %+v", err, made)
 	}
@@ -40,14 +40,14 @@ func TestSegmentsAreCutBySize(t *testing.T) {
 		t.Errorf("the segments have %d and %d bytes", size, made[1].Segment.Size)
 	}
 	noise(t, log, 250, 150)
-	if made, err = log.Seal(t.Context(), "r", false); err != nil || len(made) != 0 {
+	if made, err = log.Appender.Seal(t.Context(), "r", false); err != nil || len(made) != 0 {
 		t.Errorf("too early: %v: %+v", err, made)
 	}
 	noise(t, log, 400, 150)
-	if made, err = log.Seal(t.Context(), "r", false); err != nil || len(made) != 1 || made[0].Segment.Size < 16<<20 {
+	if made, err = log.Appender.Seal(t.Context(), "r", false); err != nil || len(made) != 1 || made[0].Segment.Size < 16<<20 {
 		t.Errorf("%v: %+v", err, made)
 	}
-	if _, err := log.Seal(t.Context(), "r", true); err != nil {
+	if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 		t.Fatal(err)
 	}
 	want := everything(t, log, "r")
@@ -55,10 +55,10 @@ func TestSegmentsAreCutBySize(t *testing.T) {
 	if err != nil || len(sealed) != 4 || sealed[3].Last != uint64(len(want)) {
 		t.Fatalf("%v: %+v", err, sealed)
 	}
-	if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+	if findings, err := log.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 		t.Errorf("%v: %v", err, findings)
 	}
-	if err := log.DeleteRun(t.Context(), "r"); err != nil {
+	if err := log.Streams.DeleteRun(t.Context(), "r"); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "read from the archive", everything(t, log, "r"), want)

@@ -12,7 +12,7 @@ import (
 const atRestAfter = 35 * time.Second
 
 // AtRest says how long to wait until a closed run may have come to rest, 0 when it has.
-func (l *Log) AtRest(ctx context.Context, run string) (wait time.Duration, err error) {
+func (l Archive) AtRest(ctx context.Context, run string) (wait time.Duration, err error) {
 	info, err := l.info(ctx, run)
 	if err != nil {
 		return 0, err
@@ -29,7 +29,7 @@ type Archived struct {
 }
 
 // Archived reads how far a run that has a stream is archived.
-func (l *Log) Archived(ctx context.Context, run string) (Archived, error) {
+func (l Reader) Archived(ctx context.Context, run string) (Archived, error) {
 	in, err := l.Incarnation(ctx, run)
 	if err != nil {
 		return Archived{}, err

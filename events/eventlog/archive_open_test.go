@@ -18,7 +18,7 @@ func annotated(t *testing.T, log *eventlog.Log, run string, first, n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := log.Append(t.Context(), e); err != nil {
+		if _, _, err := log.Appender.Append(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -31,7 +31,7 @@ func stored(t *testing.T, log *eventlog.Log, run string) events.SegmentSealed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fact, err := log.NextSegment(t.Context(), run, in.LastSeq)
+	fact, err := log.Archive.NextSegment(t.Context(), run, in.LastSeq)
 	if err != nil || fact == nil {
 		t.Fatalf("%v, %v", fact, err)
 	}
@@ -54,7 +54,7 @@ func TestArchiverDiesBeforeItStates(t *testing.T) {
 			stored(t, log, "r") // twice
 			annotated(t, log, "r", 10*round+5, 1)
 		}
-		if made, err := log.Seal(t.Context(), "r", true); err != nil || len(made) != 1 {
+		if made, err := log.Appender.Seal(t.Context(), "r", true); err != nil || len(made) != 1 {
 			t.Fatalf("%v: %+v", err, made)
 		}
 	}
@@ -65,7 +65,7 @@ func TestArchiverDiesBeforeItStates(t *testing.T) {
 	if err != nil || len(sealed) != 4 {
 		t.Fatalf("%v: %+v", err, sealed)
 	}
-	if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+	if findings, err := log.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 		t.Errorf("%v: %v", err, findings)
 	}
 	found, err := recovery.Stored(t.Context(), log.Store(), "r")
@@ -94,7 +94,7 @@ func elsewhere(t *testing.T, log *eventlog.Log) *eventlog.Log {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := empty.EnsureStreams(t.Context()); err != nil {
+	if err := empty.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return empty
@@ -104,7 +104,7 @@ func elsewhere(t *testing.T, log *eventlog.Log) *eventlog.Log {
 func TestLostDisk(t *testing.T) {
 	log := natstest.Log(t)
 	recorded(t, log, "r", 6)
-	if _, err := log.Seal(t.Context(), "r", true); err != nil {
+	if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 		t.Fatal(err)
 	}
 	annotated(t, log, "r", 0, 4)
@@ -112,10 +112,10 @@ func TestLostDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := log.Append(t.Context(), published); err != nil {
+	if _, _, err := log.Appender.Append(t.Context(), published); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := log.Seal(t.Context(), "r", true); err != nil {
+	if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 		t.Fatal(err)
 	}
 	want := everything(t, log, "r")
@@ -139,7 +139,7 @@ func TestLostDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stored, adopted, err := empty.Append(t.Context(), started); err != nil || !adopted || stored.Seq == 0 {
+	if stored, adopted, err := empty.Appender.Append(t.Context(), started); err != nil || !adopted || stored.Seq == 0 {
 		t.Errorf("the repetition: adopted %t, %v", adopted, err)
 	}
 	zombie, err := events.New("r", events.RolloutFailedType, id, "0", events.RolloutFailed{})
@@ -147,18 +147,18 @@ func TestLostDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	var conflict *eventlog.Conflict
-	if _, _, err := empty.Append(t.Context(), zombie); !errors.As(err, &conflict) {
+	if _, _, err := empty.Appender.Append(t.Context(), zombie); !errors.As(err, &conflict) {
 		t.Errorf("another first link: %v, want a conflict", err)
 	}
 	annotated(t, empty, "r", 70, 2)
-	if made, err := empty.Seal(t.Context(), "r", true); err != nil || len(made) != 1 || made[0].First != uint64(len(want)+1) {
+	if made, err := empty.Appender.Seal(t.Context(), "r", true); err != nil || len(made) != 1 || made[0].First != uint64(len(want)+1) {
 		t.Errorf("archived on: %v: %+v", err, made)
 	}
 	sealed, err := empty.Segments(t.Context(), "r")
 	if err != nil || len(sealed) != 3 {
 		t.Fatalf("%v: %+v", err, sealed)
 	}
-	if findings, err := empty.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+	if findings, err := empty.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 		t.Errorf("%v: %v", err, findings)
 	}
 }
@@ -171,11 +171,11 @@ func TestSealOfABusyRunEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := log.Seal(t.Context(), "r", true); err != nil {
+	if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 		t.Fatal(err)
 	}
 	annotated(t, log, "r", 0, 1)
-	if fact, err := log.NextSegment(t.Context(), "r", in.LastSeq); err != nil || fact != nil {
+	if fact, err := log.Archive.NextSegment(t.Context(), "r", in.LastSeq); err != nil || fact != nil {
 		t.Errorf("sealed through %d already, a segment of what came behind: %v, %v", in.LastSeq, fact, err)
 	}
 	a, err := log.Archived(t.Context(), "r")

@@ -20,7 +20,7 @@ import (
 // recorded makes a run of n annotated rollouts, some with bodies that lie in the store.
 func recorded(t *testing.T, log *eventlog.Log, run string, n int) {
 	t.Helper()
-	if err := log.EnsureRun(t.Context(), run); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	state := func(typ events.Type, entity string, prev uint64, data any) uint64 {
@@ -29,7 +29,7 @@ func recorded(t *testing.T, log *eventlog.Log, run string, n int) {
 			t.Fatal(err)
 		}
 		e.Prev, e.Source, e.TraceParent = prev, "test", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-		stored, _, err := log.Append(t.Context(), e)
+		stored, _, err := log.Appender.Append(t.Context(), e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,11 +78,11 @@ func TestArchive(t *testing.T) {
 	log := natstest.Log(t)
 	recorded(t, log, "r", 20)
 	want := everything(t, log, "r")
-	if made, err := log.Seal(t.Context(), "r", false); err != nil || len(made) != 0 {
+	if made, err := log.Appender.Seal(t.Context(), "r", false); err != nil || len(made) != 0 {
 		t.Fatalf("a small log was sealed before its end: %v %v", made, err)
 	}
 	for range 2 { // the second time there is nothing to do
-		if _, err := log.Seal(t.Context(), "r", true); err != nil {
+		if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -90,13 +90,13 @@ func TestArchive(t *testing.T) {
 	if err != nil || len(sealed) != 1 || sealed[0].First != 1 || sealed[0].Last != uint64(len(want)) {
 		t.Fatalf("%v: %+v", err, sealed)
 	}
-	if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+	if findings, err := log.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 		t.Errorf("%v: %v", err, findings)
 	}
 	if _, err := recovery.Restore(t.Context(), log, "r", sealed, nil); err == nil {
 		t.Error("a run was restored over its stream")
 	}
-	if err := log.DeleteRun(t.Context(), "r"); err != nil {
+	if err := log.Streams.DeleteRun(t.Context(), "r"); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "read from the archive", everything(t, log, "r"), want)
@@ -115,11 +115,11 @@ func TestRestoreElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.EnsureStreams(t.Context()); err != nil {
+	if err := log.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	recorded(t, log, "r", 12)
-	if _, err := log.Seal(t.Context(), "r", true); err != nil { // in two segments
+	if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil { // in two segments
 		t.Fatal(err)
 	}
 	last, err := log.Last(t.Context(), "r", events.RunOpenedType.Kind(), "r")
@@ -128,10 +128,10 @@ func TestRestoreElsewhere(t *testing.T) {
 	}
 	closed, _ := events.New("r", events.RunClosedType, "r", "0", events.RunClosed{})
 	closed.Prev = last.Seq
-	if _, _, err := log.Append(t.Context(), closed); err != nil {
+	if _, _, err := log.Appender.Append(t.Context(), closed); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := log.Seal(t.Context(), "r", true); err != nil {
+	if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 		t.Fatal(err)
 	}
 	want := everything(t, log, "r")
@@ -140,7 +140,7 @@ func TestRestoreElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := empty.EnsureStreams(t.Context()); err != nil {
+	if err := empty.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	sealed, err := recovery.Stored(t.Context(), empty.Store(), "r")
@@ -151,7 +151,7 @@ func TestRestoreElsewhere(t *testing.T) {
 		t.Fatalf("%d events: %v", n, err)
 	}
 	same(t, "restored", everything(t, empty, "r"), want)
-	if findings, err := empty.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+	if findings, err := empty.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 		t.Errorf("%v: %v", err, findings)
 	}
 	if again, err := empty.Segments(t.Context(), "r"); err != nil || len(again) != 2 {
@@ -171,14 +171,14 @@ func TestTwoArchivers(t *testing.T) {
 	want := everything(t, log, "r")
 	var both sync.WaitGroup
 	for range 4 {
-		both.Go(func() { _, _ = log.Seal(t.Context(), "r", true) }) // who loses may fail
+		both.Go(func() { _, _ = log.Appender.Seal(t.Context(), "r", true) }) // who loses may fail
 	}
 	both.Wait()
 	sealed, err := log.Segments(t.Context(), "r")
 	if err != nil || len(sealed) == 0 || sealed[len(sealed)-1].Last != uint64(len(want)) {
 		t.Fatalf("%v: %+v", err, sealed)
 	}
-	if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+	if findings, err := log.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 		t.Errorf("%v: %v", err, findings)
 	}
 }
@@ -187,7 +187,7 @@ func TestTwoArchivers(t *testing.T) {
 func TestBrokenArchive(t *testing.T) {
 	log := natstest.Log(t)
 	recorded(t, log, "r", 3)
-	sealed, err := log.Seal(t.Context(), "r", true)
+	sealed, err := log.Appender.Seal(t.Context(), "r", true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestBrokenArchive(t *testing.T) {
 		if err := log.Store().Put(t.Context(), key, broken); err != nil {
 			t.Fatal(err)
 		}
-		findings, err := log.VerifyArchive(t.Context(), "r", sealed)
+		findings, err := log.Archive.Verify(t.Context(), "r", sealed)
 		if err != nil || len(findings) != 1 || !strings.Contains(findings[0], key) {
 			t.Errorf("byte %d: %v, %v", at, findings, err)
 		}
@@ -211,7 +211,7 @@ func TestBrokenArchive(t *testing.T) {
 	if err := log.Store().Delete(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
-	if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) != 1 {
+	if findings, err := log.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) != 1 {
 		t.Errorf("without the file: %v, %v", findings, err)
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// VerifyArchive reads a run's segments and compares them with each other and, where it is there, with the run's stream.
+// Verify reads a run's segments and compares them with each other and, where it is there, with the run's stream.
 // Findings say what is broken; the error is a store or a server that cannot be asked.
-func (l *Log) VerifyArchive(ctx context.Context, run string, sealed []events.SegmentSealed) (findings []string, err error) {
+func (l Archive) Verify(ctx context.Context, run string, sealed []events.SegmentSealed) (findings []string, err error) {
 	if err := CheckSegments(run, sealed); err != nil {
 		findings = append(findings, err.Error())
 	}
@@ -44,7 +44,7 @@ func (l *Log) VerifyArchive(ctx context.Context, run string, sealed []events.Seg
 }
 
 // Differs names the first event that a run's stream, which may be hidden, and its archive hold differently, as far as both go; "" where there is none.
-func (l *Log) Differs(ctx context.Context, run string, sealed []events.SegmentSealed) (differs string, err error) {
+func (l Archive) Differs(ctx context.Context, run string, sealed []events.SegmentSealed) (differs string, err error) {
 	in, _, err := l.Look(ctx, run)
 	for _, s := range sealed {
 		if err != nil || differs != "" || s.First > in.LastSeq {
@@ -56,7 +56,7 @@ func (l *Log) Differs(ctx context.Context, run string, sealed []events.SegmentSe
 }
 
 // verifySegment reads a whole segment, and names the first event that a live stream has differently.
-func (l *Log) verifySegment(ctx context.Context, run string, s events.SegmentSealed, in Incarnation, live bool) (differs string, err error) {
+func (l Reader) verifySegment(ctx context.Context, run string, s events.SegmentSealed, in Incarnation, live bool) (differs string, err error) {
 	segment, err := l.ReadSegment(ctx, run, s)
 	if err != nil {
 		return "", err
@@ -79,14 +79,14 @@ func wrong(err error) bool {
 }
 
 // compare names the first event of a part that the stream has differently. Only events of rollouts leave the stream of a run.
-func (l *Log) compare(ctx context.Context, run string, in Incarnation, records []storage.Record) (differs string, err error) {
+func (l Reader) compare(ctx context.Context, run string, in Incarnation, records []storage.Record) (differs string, err error) {
 	records = slices.DeleteFunc(slices.Clone(records), func(r storage.Record) bool { return uint64(r.Sequence) > in.LastSeq })
 	if len(records) == 0 {
 		return "", nil
 	}
 	first, last := uint64(records[0].Sequence), uint64(records[len(records)-1].Sequence)
 	at := 0
-	r := &reader{log: l, run: run, created: in.Created, next: first, until: last, restores: true, raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	r := &cursor{log: l, run: run, created: in.Created, next: first, until: last, restores: true, raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		live := record(m, meta)
 		for at < len(records) && records[at].Sequence < live.Sequence {
 			if differs = mayBeGone(run, records[at]); differs != "" {

@@ -102,7 +102,7 @@ func (a *archives) wasRead(s events.SegmentSealed) {
 }
 
 // Segments lists what is archived of a run, from its first event on: ErrForgotten where that was given up.
-func (l *Log) Segments(ctx context.Context, run string) ([]events.SegmentSealed, error) {
+func (l Reader) Segments(ctx context.Context, run string) ([]events.SegmentSealed, error) {
 	last, err := l.Last(ctx, events.Catalogue, events.SegmentSealedType.Kind(), run)
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
@@ -124,7 +124,7 @@ func (l *Log) Segments(ctx context.Context, run string) ([]events.SegmentSealed,
 }
 
 // extendArchive reads the facts behind those that are known. Where these are not of the chain, they were of a catalogue that is gone.
-func (l *Log) extendArchive(ctx context.Context, known archive, last events.Event) (archive, error) {
+func (l Reader) extendArchive(ctx context.Context, known archive, last events.Event) (archive, error) {
 	links, err := l.walk(ctx, last, known.last.Seq)
 	if err != nil {
 		return known, err
@@ -147,7 +147,7 @@ func (l *Log) extendArchive(ctx context.Context, known archive, last events.Even
 }
 
 // segmentsTo lists a run's segments, and asks the catalogue only where those that are known end before a sequence.
-func (l *Log) segmentsTo(ctx context.Context, run string, seq uint64) ([]events.SegmentSealed, error) {
+func (l Reader) segmentsTo(ctx context.Context, run string, seq uint64) ([]events.SegmentSealed, error) {
 	if known := l.archives.of(run).sealed; through(known) >= seq {
 		return known, nil
 	}
@@ -155,7 +155,7 @@ func (l *Log) segmentsTo(ctx context.Context, run string, seq uint64) ([]events.
 }
 
 // archivedEvent reads an event from the run's archive: ErrNotFound where that does not hold it.
-func (l *Log) archivedEvent(ctx context.Context, run string, seq uint64) (events.Event, error) {
+func (l Reader) archivedEvent(ctx context.Context, run string, seq uint64) (events.Event, error) {
 	sealed, err := l.segmentsTo(ctx, run, seq)
 	if err != nil {
 		return events.Event{}, err
@@ -177,7 +177,7 @@ func (l *Log) archivedEvent(ctx context.Context, run string, seq uint64) (events
 }
 
 // archivedRecord gives a copy of a record, which holds nothing else of its part.
-func (l *Log) archivedRecord(ctx context.Context, run string, s events.SegmentSealed, seq uint64) (storage.Record, error) {
+func (l Reader) archivedRecord(ctx context.Context, run string, s events.SegmentSealed, seq uint64) (storage.Record, error) {
 	a := &l.archives
 	a.reading.Lock()
 	defer a.reading.Unlock()
@@ -219,11 +219,11 @@ func (l *Log) archivedRecord(ctx context.Context, run string, s events.SegmentSe
 var errFilled = errors.New("what had left the stream was read from the archive")
 
 // whole reports whether a reader must see every event of a run.
-func (r *reader) whole() bool { return r.fn != nil && r.filter == "" && r.run != events.Catalogue }
+func (r *cursor) whole() bool { return r.fn != nil && r.filter == "" && r.run != events.Catalogue }
 
 // fill reads what is not on the stream any more from the archive, up to its end, and reports whether that was the end of a read that ends. What is
 // not archived either is lost, by an operator's hand or with a backup: who cannot do without it has to notice.
-func (r *reader) fill(ctx context.Context) (end bool, err error) {
+func (r *cursor) fill(ctx context.Context) (end bool, err error) {
 	sealed, err := r.log.segmentsTo(ctx, r.run, r.next)
 	if err == nil && through(sealed) < r.next {
 		return false, nil

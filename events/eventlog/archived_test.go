@@ -40,7 +40,7 @@ func link(t testing.TB, log *eventlog.Log, run string, typ events.Type, entity s
 	if typ.Routed() {
 		e.Route = "pool-shell"
 	}
-	stored, _, err := log.Append(t.Context(), e)
+	stored, _, err := log.Appender.Append(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestReadersOfWhatWasPurged(t *testing.T) {
 	ids := episodes(t, log, "r", 1, 7, 3, 300)
 	open := events.RolloutID(events.GroupID(2), 0)
 	link(t, log, "r", events.RolloutStartedType, open, events.RolloutStarted{Group: events.GroupID(2)})
-	if _, err := log.Seal(t.Context(), "r", true); err != nil {
+	if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 		t.Fatal(err)
 	}
 	link(t, log, "r", events.TurnSampledType, open, events.TurnSampled{Content: "not archived"})
@@ -116,12 +116,12 @@ func TestReadersOfWhatWasPurged(t *testing.T) {
 		t.Fatal(err)
 	}
 	var conflict *eventlog.Conflict
-	if _, _, err := log.Append(t.Context(), zombie); !errors.As(err, &conflict) {
+	if _, _, err := log.Appender.Append(t.Context(), zombie); !errors.As(err, &conflict) {
 		t.Errorf("who knows nothing of the chain: %v, want a conflict", err)
 	}
 	again := want[1]
 	again.Seq = 0
-	if stored, adopted, err := log.Append(t.Context(), again); err != nil || !adopted || stored.Seq != 2 {
+	if stored, adopted, err := log.Appender.Append(t.Context(), again); err != nil || !adopted || stored.Seq != 2 {
 		t.Errorf("the first link once more: adopted %t at %d, %v", adopted, stored.Seq, err)
 	}
 	link(t, log, "r", events.RolloutAnnotatedType, ids[2], events.RolloutAnnotated{Text: "later"})
@@ -206,7 +206,7 @@ func read(t *testing.T, log *eventlog.Log, want []events.Event, ids []string) re
 		must(err)
 		r.Ended++
 	}
-	last, err := log.Reach(ctx, "r", 1, func(key string) error {
+	last, err := log.Archive.Reach(ctx, "r", 1, func(key string) error {
 		if !strings.Contains(key, "/log/") {
 			r.Keys = append(r.Keys, key)
 		}
@@ -218,7 +218,7 @@ func read(t *testing.T, log *eventlog.Log, want []events.Event, ids []string) re
 	}
 	sealed, err := log.Segments(ctx, "r")
 	must(err)
-	r.Findings, err = log.VerifyArchive(ctx, "r", sealed)
+	r.Findings, err = log.Archive.Verify(ctx, "r", sealed)
 	must(err)
 	return r
 }

@@ -15,7 +15,7 @@ import (
 var ErrClosed = errors.New("the run is closed")
 
 // mustServe is ErrClosed of a run that no service takes work from.
-func (l *Log) mustServe(ctx context.Context, run string) error {
+func (l Streams) mustServe(ctx context.Context, run string) error {
 	last, err := l.Last(ctx, events.Catalogue, events.RunClosedType.Kind(), run)
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -28,7 +28,7 @@ func (l *Log) mustServe(ctx context.Context, run string) error {
 
 // RemoveConsumers removes the durable consumers of a closed run's stream. Those stay from which somebody pulls, or of which a delivery is not
 // acknowledged: a service may be late to hear of the closing. It gives how many they are.
-func (l *Log) RemoveConsumers(ctx context.Context, run string) (stay int, err error) {
+func (l Streams) RemoveConsumers(ctx context.Context, run string) (stay int, err error) {
 	stream, err := l.js.Stream(ctx, events.RunStream(run))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return 0, nil
@@ -60,7 +60,7 @@ func (l *Log) RemoveConsumers(ctx context.Context, run string) (stay int, err er
 }
 
 // Release drops what is remembered of a run. Who reads it later reads it anew.
-func (l *Log) Release(run string) {
+func (l Reader) Release(run string) {
 	for _, key := range l.cache.Keys() {
 		if key.run == run {
 			l.cache.Remove(key)

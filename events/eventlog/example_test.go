@@ -41,7 +41,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := l.EnsureRun(ctx, "demo"); err != nil {
+	if err := l.Streams.EnsureRun(ctx, "demo"); err != nil {
 		log.Fatal(err)
 	}
 
@@ -49,7 +49,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, _, err := l.Append(ctx, opened); err != nil {
+	if _, _, err := l.Appender.Append(ctx, opened); err != nil {
 		log.Fatal(err)
 	}
 	last, err := l.Last(ctx, "demo", "group", events.GroupID(1))

@@ -84,7 +84,7 @@ func (f *folds) purge() {
 }
 
 // Rollout folds a rollout's chain up to its last link. What it gives is the caller's; the turns in it are shared and never change.
-func (l *Log) Rollout(ctx context.Context, run, id string) (events.Rollout, error) {
+func (l Reader) Rollout(ctx context.Context, run, id string) (events.Rollout, error) {
 	last, err := l.Last(ctx, run, events.RolloutStartedType.Kind(), id)
 	if err != nil {
 		return events.Rollout{}, err
@@ -107,7 +107,7 @@ func (l *Log) Rollout(ctx context.Context, run, id string) (events.Rollout, erro
 }
 
 // extend folds what stands behind the links that are known. Where these are not of the chain, they were of a stream that is gone.
-func (l *Log) extend(ctx context.Context, known *fold, last events.Event) error {
+func (l Reader) extend(ctx context.Context, known *fold, last events.Event) error {
 	if same(known.tail, last) {
 		return nil
 	}

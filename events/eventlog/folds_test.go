@@ -91,7 +91,7 @@ func TestFoldsOfAnotherStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, content := range []string{"first", "second"} {
-		if err := log.EnsureRun(t.Context(), "r"); err != nil {
+		if err := log.Streams.EnsureRun(t.Context(), "r"); err != nil {
 			t.Fatal(err)
 		}
 		opened := servicetest.Event(t, "r", events.RunOpenedType, "r", "0", events.RunOpened{Config: servicetest.Config("a")})
@@ -106,7 +106,7 @@ func TestFoldsOfAnotherStream(t *testing.T) {
 		if err != nil || len(r.Turns) != 2 || r.Turns[1].Content != content {
 			t.Errorf("%+v, %v", r.Turns, err)
 		}
-		if err := log.DeleteRun(t.Context(), "r"); err != nil {
+		if err := log.Streams.DeleteRun(t.Context(), "r"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -22,7 +22,7 @@ var errStop = errors.New("stop")
 
 // All reads a run from sequence from (at least 1) up to the last event there is when it begins: what has left its stream, or the whole of
 // a run whose stream was deleted, from the archive.
-func (l *Log) All(ctx context.Context, run string, from uint64) iter.Seq2[events.Event, error] {
+func (l Reader) All(ctx context.Context, run string, from uint64) iter.Seq2[events.Event, error] {
 	return func(yield func(events.Event, error) bool) {
 		in, err := l.Incarnation(ctx, run)
 		if errors.Is(err, ErrNotFound) {
@@ -36,7 +36,7 @@ func (l *Log) All(ctx context.Context, run string, from uint64) iter.Seq2[events
 		if in.LastSeq < max(from, in.FirstSeq, 1) {
 			return
 		}
-		r := &reader{log: l, run: run, created: in.Created, next: max(from, 1), until: in.LastSeq, patience: endPatience, fn: func(e events.Event) error {
+		r := &cursor{log: l, run: run, created: in.Created, next: max(from, 1), until: in.LastSeq, patience: endPatience, fn: func(e events.Event) error {
 			if !yield(e, nil) {
 				return errStop
 			}
@@ -51,7 +51,7 @@ func (l *Log) All(ctx context.Context, run string, from uint64) iter.Seq2[events
 // Follow hands every event of a run's stream to fn, from sequence from on and as they come, until the context
 // ends or fn returns an error, which Follow returns. Events come in order; after a lost connection the read goes on behind the last one.
 // With the filter "" they come without gaps: what has left the stream is read from the archive. Any other filter gives what the stream has.
-func (l *Log) Follow(ctx context.Context, run string, from uint64, filter string, fn func(events.Event) error) error {
+func (l Reader) Follow(ctx context.Context, run string, from uint64, filter string, fn func(events.Event) error) error {
 	in, err := l.lookUp(ctx, run)
 	if err != nil {
 		return fmt.Errorf("follow: %w", err)
@@ -60,7 +60,7 @@ func (l *Log) Follow(ctx context.Context, run string, from uint64, filter string
 }
 
 // lookUp is Incarnation for who follows: a server that gives no answer is asked again, for as long as a reader has patience.
-func (l *Log) lookUp(ctx context.Context, run string) (in Incarnation, err error) {
+func (l Reader) lookUp(ctx context.Context, run string) (in Incarnation, err error) {
 	for began, try := time.Now(), 1; ; try++ {
 		in, err = l.Incarnation(ctx, run)
 		if err == nil || !unknownOutcome(err) || time.Since(began) > endPatience || !askAgain.Wait(ctx, try) {
@@ -71,15 +71,15 @@ func (l *Log) lookUp(ctx context.Context, run string) (in Incarnation, err error
 
 // FollowStream is Follow for who has folded a part of the stream already: it returns ErrReplaced when the stream
 // is not that incarnation, or is no longer.
-func (l *Log) FollowStream(ctx context.Context, run string, in Incarnation, from uint64, filter string, fn func(events.Event) error) error {
-	r := &reader{log: l, run: run, created: in.Created, filter: filter, next: max(from, 1), fn: fn}
+func (l Reader) FollowStream(ctx context.Context, run string, in Incarnation, from uint64, filter string, fn func(events.Event) error) error {
+	r := &cursor{log: l, run: run, created: in.Created, filter: filter, next: max(from, 1), fn: fn}
 	return r.read(ctx)
 }
 
-// reader reads one incarnation of a stream through one ephemeral consumer after the other. A consumer of the
+// cursor reads one incarnation of a stream through one ephemeral consumer after the other. A consumer of the
 // client library that makes itself anew would go on in a stream of the same name that is another one.
-type reader struct {
-	log     *Log
+type cursor struct {
+	log     Reader
 	run     string
 	created time.Time
 	filter  string
@@ -103,7 +103,7 @@ func (f final) Unwrap() error { return f.error }
 const endPatience = time.Minute
 
 // read reads until the end, a final error or the end of the context, or until its patience is over.
-func (r *reader) read(ctx context.Context) error {
+func (r *cursor) read(ctx context.Context) error {
 	last := time.Now() // that an event came
 	for try := 0; ; try++ {
 		before := r.next
@@ -137,7 +137,7 @@ var errReconnected = errors.New("reconnected")
 
 // session reads through one consumer until it breaks. The server pushes, under flow control: to fetch from a consumer whose name was
 // made up takes the right to fetch from every consumer, which no service has.
-func (r *reader) session(ctx context.Context) error {
+func (r *cursor) session(ctx context.Context) error {
 	ctx, stop := r.untilReconnected(ctx)
 	defer stop()
 	consumer, err := r.consumer(ctx)
@@ -175,7 +175,7 @@ func (r *reader) session(ctx context.Context) error {
 }
 
 // receive takes one delivery, and reports whether it was the last one of a read that ends.
-func (r *reader) receive(ctx context.Context, msg jetstream.Msg, delivered uint64) (end bool, err error) {
+func (r *cursor) receive(ctx context.Context, msg jetstream.Msg, delivered uint64) (end bool, err error) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return false, final{fmt.Errorf("follow run %s: %w", r.run, err)}
@@ -208,7 +208,7 @@ func (r *reader) receive(ctx context.Context, msg jetstream.Msg, delivered uint6
 
 // over asks the stream's leader whether a read that ends has come to its end, when the consumer says that nothing is pending: a
 // consumer on a replica that is still catching up does not know better.
-func (r *reader) over(ctx context.Context) (bool, error) {
+func (r *cursor) over(ctx context.Context) (bool, error) {
 	over, err := r.pastEnd(ctx)
 	if over && err == nil && r.whole() && r.next <= r.until { // what is between has left the stream
 		if end, err := r.fill(ctx); end || err != nil {
@@ -219,7 +219,7 @@ func (r *reader) over(ctx context.Context) (bool, error) {
 }
 
 // pastEnd reports whether the stream holds nothing more up to the end.
-func (r *reader) pastEnd(ctx context.Context) (bool, error) {
+func (r *cursor) pastEnd(ctx context.Context) (bool, error) {
 	next, err := r.log.leaderGet(ctx, r.run, map[string]any{"seq": r.next, "next_by_subj": everythingOn(r.run)})
 	switch {
 	case errors.Is(err, errNoRun):
@@ -239,7 +239,7 @@ func everythingOn(run string) string { return topology.Stream(events.RunStream(r
 // foreign writer can have put it there, and it must not stop those who read on.
 const Unreadable events.Type = "_.unreadable"
 
-func (r *reader) take(ctx context.Context, msg jetstream.Msg, seq uint64) error {
+func (r *cursor) take(ctx context.Context, msg jetstream.Msg, seq uint64) error {
 	e, err := r.log.Decode(ctx, msg.Subject(), msg.Headers(), msg.Data(), seq)
 	if errors.Is(err, events.ErrMalformed) || errors.Is(err, events.ErrSubject) {
 		e, err = events.Event{Run: r.run, Type: Unreadable, Seq: seq, Data: msg.Data()}, nil
@@ -259,7 +259,7 @@ func (r *reader) take(ctx context.Context, msg jetstream.Msg, seq uint64) error 
 }
 
 // rewritten reports whether another event stands now where the last one was read: the stream was rolled back and has grown again.
-func (r *reader) rewritten(ctx context.Context) bool {
+func (r *cursor) rewritten(ctx context.Context) bool {
 	if r.last.ID == "" {
 		return false
 	}
@@ -268,7 +268,7 @@ func (r *reader) rewritten(ctx context.Context) bool {
 }
 
 // untilReconnected ends the context when the connection was lost and is there again.
-func (r *reader) untilReconnected(ctx context.Context) (context.Context, func()) {
+func (r *cursor) untilReconnected(ctx context.Context) (context.Context, func()) {
 	connected := r.log.nc.StatusChanged(nats.CONNECTED)
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -288,7 +288,7 @@ func (r *reader) untilReconnected(ctx context.Context) (context.Context, func())
 const orphanedAfter = 5 * time.Second
 
 // consumer makes a consumer, and makes sure that it reads the right incarnation.
-func (r *reader) consumer(ctx context.Context) (jetstream.PushConsumer, error) {
+func (r *cursor) consumer(ctx context.Context) (jetstream.PushConsumer, error) {
 	asking, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	consumer, err := r.log.js.CreatePushConsumer(asking, events.RunStream(r.run), jetstream.ConsumerConfig{

@@ -29,14 +29,14 @@ func TestGapsOfTheCatalogue(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.Source = "test"
-		stored, _, err := log.AppendLast(t.Context(), e, func(*events.Event) error { return nil })
+		stored, _, err := log.Appender.AppendLast(t.Context(), e, func(*events.Event) error { return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
 		return stored.Seq
 	}
 	reach := func() error {
-		_, err := log.Reach(t.Context(), events.Catalogue, 1, func(string) error { return nil })
+		_, err := log.Archive.Reach(t.Context(), events.Catalogue, 1, func(string) error { return nil })
 		return err
 	}
 	first := state(events.WeightsActivatedType, "small", "1", events.WeightsActivated{Version: 1, Replica: "a"})

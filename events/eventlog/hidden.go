@@ -36,7 +36,7 @@ func hide(cfg *jetstream.StreamConfig, run string) {
 func hidden(cfg jetstream.StreamConfig) bool { return cfg.SubjectTransform != nil }
 
 // Look reads the identity and the bounds of a run's stream, also of a hidden one.
-func (l *Log) Look(ctx context.Context, run string) (in Incarnation, isHidden bool, err error) {
+func (l Reader) Look(ctx context.Context, run string) (in Incarnation, isHidden bool, err error) {
 	info, err := l.anyInfo(ctx, run)
 	if err != nil {
 		return in, false, err
@@ -45,23 +45,23 @@ func (l *Log) Look(ctx context.Context, run string) (in Incarnation, isHidden bo
 }
 
 // MakeHidden makes the stream of a run where it is missing, and hides it.
-func (l *Log) MakeHidden(ctx context.Context, run string, settings runfile.Log) error {
-	return l.makeRun(ctx, run, settings, func(cfg *jetstream.StreamConfig) { hide(cfg, run) })
+func (l Restorer) MakeHidden(ctx context.Context, run string, settings runfile.Log) error {
+	return Streams{l.Reader}.makeRun(ctx, run, settings, func(cfg *jetstream.StreamConfig) { hide(cfg, run) })
 }
 
 // Hide hides a run's stream in one step: what is appended before it is on the stream, and nothing is appended behind it.
-func (l *Log) Hide(ctx context.Context, run string) error {
+func (l Restorer) Hide(ctx context.Context, run string) error {
 	return l.changeStream(ctx, run, "hide", func(cfg *jetstream.StreamConfig) { hide(cfg, run) })
 }
 
 // Show gives a hidden stream its run's subjects back, in one step.
-func (l *Log) Show(ctx context.Context, run string) error {
+func (l Restorer) Show(ctx context.Context, run string) error {
 	return l.changeStream(ctx, run, "show", func(cfg *jetstream.StreamConfig) {
 		cfg.Subjects, cfg.SubjectTransform = topology.Stream(events.RunStream(run)).Subjects, nil
 	})
 }
 
-func (l *Log) changeStream(ctx context.Context, run, what string, change func(*jetstream.StreamConfig)) error {
+func (l *core) changeStream(ctx context.Context, run, what string, change func(*jetstream.StreamConfig)) error {
 	info, err := l.anyInfo(ctx, run)
 	if err != nil {
 		return err
@@ -74,18 +74,18 @@ func (l *Log) changeStream(ctx context.Context, run, what string, change func(*j
 }
 
 // Records reads what a run's stream, which may be hidden, holds from a sequence on, as the archive keeps it, up to the last one there is when it begins.
-func (l *Log) Records(ctx context.Context, run string, from uint64, fn func(storage.Record) error) error {
+func (l Archive) Records(ctx context.Context, run string, from uint64, fn func(storage.Record) error) error {
 	in, _, err := l.Look(ctx, run)
 	if err != nil || in.LastSeq < from {
 		return err
 	}
-	r := &reader{log: l, run: run, created: in.Created, next: from, until: in.LastSeq, restores: true, patience: endPatience}
+	r := &cursor{log: l.Reader, run: run, created: in.Created, next: from, until: in.LastSeq, restores: true, patience: endPatience}
 	r.raw = func(m jetstream.Msg, meta *jetstream.MsgMetadata) error { return fn(record(m, meta)) }
 	return r.read(ctx)
 }
 
 // Put writes a record to a hidden stream where it was: behind the one before it, and nowhere else.
-func (l *Log) Put(ctx context.Context, run string, r storage.Record) error {
+func (l Restorer) Put(ctx context.Context, run string, r storage.Record) error {
 	msg := nats.NewMsg(hiddenPrefix + strings.TrimPrefix(r.Subject, events.SubjectPrefix))
 	msg.Data = r.Data
 	for name, values := range r.Header {
@@ -99,7 +99,7 @@ func (l *Log) Put(ctx context.Context, run string, r storage.Record) error {
 }
 
 // PurgeRestored is PurgeEnded of a hidden stream behind segments from which it was written, or with which it was compared.
-func (l *Log) PurgeRestored(ctx context.Context, run string, sealed []events.SegmentSealed) error {
+func (l Restorer) PurgeRestored(ctx context.Context, run string, sealed []events.SegmentSealed) error {
 	_, err := l.purgeEnded(ctx, run, sealed, func(context.Context, string, []events.SegmentSealed) error { return nil })
 	return err
 }
@@ -111,7 +111,7 @@ type reached struct {
 }
 
 // checkEnd refuses appends to a stream that ends before its archive. It asks once for each stream and connection, and waits for a server that is away.
-func (l *Log) checkEnd(ctx context.Context, run string) error {
+func (l Appender) checkEnd(ctx context.Context, run string) error {
 	at := func(connection uint64) reached {
 		created, _ := l.created.Load(run)
 		return reached{created, connection}

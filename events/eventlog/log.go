@@ -1,5 +1,5 @@
-// Package eventlog is the log as the services use it: it makes the streams of the topology table, appends
-// events to their entities' chains, and reads chains, events and whole streams back.
+// Package eventlog is the log in parts, of which each user names those that it needs: a Reader, an Appender, a Submitter,
+// an Archive and its Restorer, and Streams.
 package eventlog
 
 import (
@@ -33,8 +33,41 @@ const (
 	cachedBody   = 32 << 10
 )
 
-// Log reads and appends events. It is safe for concurrent use and does not own its connection.
+// Log is the whole log: a Reader, and the parts that do more. A service, a command or a library is given the parts that it needs.
+// All are safe for concurrent use, share their caches, and do not own the connection.
 type Log struct {
+	Reader
+	Appender  Appender
+	Submitter Submitter
+	Archive   Archive
+	Restorer  Restorer
+	Streams   Streams
+}
+
+// Reader reads what is on the log, and what has left a run's stream for its archive.
+type Reader struct {
+	*core
+	seen *seen // nil: nothing that a read must show
+}
+
+// Appender is a Reader that puts events on the log.
+type Appender struct{ Reader }
+
+// Submitter states facts to the intake, as outsiders do.
+type Submitter struct{ *core }
+
+// Archive is a Reader that seals segments, checks them, and takes from streams what they hold. It puts no event on the log: it makes
+// the events that say what it did.
+type Archive struct{ Reader }
+
+// Restorer writes a run's stream again from its archive, while the stream is hidden.
+type Restorer struct{ Archive }
+
+// Streams makes streams and consumers, and says how the streams are.
+type Streams struct{ Reader }
+
+// core is what the parts share.
+type core struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	store    storage.Store
@@ -61,17 +94,17 @@ type cacheKey struct {
 }
 
 // Option changes how a Log is made.
-type Option func(*Log)
+type Option func(*core)
 
 // Persisted says how a stream of the server is brought to its disk, which makes the Log wait for that where a later sync is not
-// enough: see [Log.Persist]. Without it, that is the server's own matter.
+// enough: see [Streams.Persist]. Without it, that is the server's own matter.
 func Persisted(persist func(stream string) error) Option {
-	return func(l *Log) { l.persist = persist }
+	return func(l *core) { l.persist = persist }
 }
 
 // Uncompressed makes streams whose full files are not compressed: a server that syncs at an interval replaces the one file by the other
 // before that is synced, and a power cut may take both.
-func Uncompressed() Option { return func(l *Log) { l.uncompressed = true } }
+func Uncompressed() Option { return func(l *core) { l.uncompressed = true } }
 
 // New makes a Log over a connection and the store that holds large bodies.
 func New(nc *nats.Conn, store storage.Store, opts ...Option) (*Log, error) {
@@ -87,21 +120,22 @@ func New(nc *nats.Conn, store storage.Store, opts ...Option) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{nc: nc, js: js, answers: newAnswers(nc), requests: slots.New(requestsAtOnce), store: store, cache: cache, folds: folds, now: time.Now}
+	c := &core{nc: nc, js: js, answers: newAnswers(nc), requests: slots.New(requestsAtOnce), store: store, cache: cache, folds: folds, now: time.Now}
 	for _, o := range opts {
-		o(l)
+		o(c)
 	}
-	return l, nil
+	r := Reader{core: c}
+	return &Log{Reader: r, Appender: Appender{r}, Submitter: Submitter{c}, Archive: Archive{r}, Restorer: Restorer{Archive{r}}, Streams: Streams{r}}, nil
 }
 
 // Conn is the connection, for core NATS traffic that is not on the log.
-func (l *Log) Conn() *nats.Conn { return l.nc }
+func (l *Log) Conn() *nats.Conn { return l.Reader.nc }
 
 // JetStream is the connection's JetStream context.
-func (l *Log) JetStream() jetstream.JetStream { return l.js }
+func (l *Log) JetStream() jetstream.JetStream { return l.Reader.js }
 
 // Store holds the objects that events refer to.
-func (l *Log) Store() storage.Store { return l.store }
+func (l Reader) Store() storage.Store { return l.store }
 
 // ErrNotFound means that there is no such event, chain or run.
 var ErrNotFound = errors.New("not found")
@@ -109,8 +143,8 @@ var ErrNotFound = errors.New("not found")
 // errNoRun is the ErrNotFound of a run that has no stream.
 var errNoRun = fmt.Errorf("stream %w", ErrNotFound)
 
-// AwaitStreams waits until the fixed streams of the topology table are there, for who may not make them.
-func (l *Log) AwaitStreams(ctx context.Context) error {
+// Await waits until the fixed streams of the topology table are there, for who may not make them.
+func (l Streams) Await(ctx context.Context) error {
 	for _, s := range topology.Streams[1:] {
 		for try := 1; ; try++ {
 			_, err := l.js.Stream(ctx, s.Name)
@@ -128,9 +162,9 @@ func (l *Log) AwaitStreams(ctx context.Context) error {
 	return nil
 }
 
-// EnsureStreams makes the fixed streams of the topology table where they are missing, and gives them the replicas that this Log was told. It waits for
+// Ensure makes the fixed streams of the topology table where they are missing, and gives them the replicas that this Log was told. It waits for
 // servers that are starting.
-func (l *Log) EnsureStreams(ctx context.Context) error {
+func (l Streams) Ensure(ctx context.Context) error {
 	for _, s := range topology.Streams[1:] {
 		if err := l.ensureFixed(ctx, s); err != nil {
 			return err
@@ -139,7 +173,7 @@ func (l *Log) EnsureStreams(ctx context.Context) error {
 	return nil
 }
 
-func (l *Log) ensureFixed(ctx context.Context, s topology.StreamSpec) error {
+func (l Streams) ensureFixed(ctx context.Context, s topology.StreamSpec) error {
 	for began, try := time.Now(), 1; ; try++ {
 		err := l.tryFixed(ctx, s)
 		if err == nil || !starting(err) || time.Since(began) > makePatience || !askAgain.Wait(ctx, try) {
@@ -149,7 +183,7 @@ func (l *Log) ensureFixed(ctx context.Context, s topology.StreamSpec) error {
 }
 
 // tryFixed has a limit of its own: a cluster without a leader drops what it is asked.
-func (l *Log) tryFixed(ctx context.Context, s topology.StreamSpec) error {
+func (l Streams) tryFixed(ctx context.Context, s topology.StreamSpec) error {
 	ctx, cancel := context.WithTimeout(ctx, makePatience/4)
 	defer cancel()
 	if err := l.ensureStream(ctx, s, l.replicas); err != nil {
@@ -165,16 +199,16 @@ func starting(err error) bool {
 }
 
 // EnsureRun makes the stream of a run where it is missing, of the default size.
-func (l *Log) EnsureRun(ctx context.Context, run string) error {
+func (l Streams) EnsureRun(ctx context.Context, run string) error {
 	return l.EnsureRunFor(ctx, run, runfile.Log{})
 }
 
 // EnsureRunFor makes the stream of a run where it is missing, as the run's settings say: ErrNoRoom or ErrReplicas where the server cannot.
-func (l *Log) EnsureRunFor(ctx context.Context, run string, settings runfile.Log) error {
+func (l Streams) EnsureRunFor(ctx context.Context, run string, settings runfile.Log) error {
 	return l.makeRun(ctx, run, settings, func(*jetstream.StreamConfig) {})
 }
 
-func (l *Log) makeRun(ctx context.Context, run string, settings runfile.Log, change func(*jetstream.StreamConfig)) error {
+func (l Streams) makeRun(ctx context.Context, run string, settings runfile.Log, change func(*jetstream.StreamConfig)) error {
 	if !events.ValidRun(run) {
 		return fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD", run)
 	}
@@ -190,7 +224,7 @@ func (l *Log) makeRun(ctx context.Context, run string, settings runfile.Log, cha
 
 // FitRun gives a run's stream the size that the run was opened with, where the stream was made again without its settings, and denies purging
 // where nothing may leave it.
-func (l *Log) FitRun(ctx context.Context, run string) error {
+func (l Streams) FitRun(ctx context.Context, run string) error {
 	cfg, err := l.Config(ctx, run)
 	if err != nil {
 		return err
@@ -227,12 +261,12 @@ func noRoom(err error) error {
 const makePatience = 30 * time.Second
 
 // ensureStream makes a stream where it is missing; 0 replicas are as many as the catalogue has.
-func (l *Log) ensureStream(ctx context.Context, s topology.StreamSpec, replicas int) error {
+func (l Streams) ensureStream(ctx context.Context, s topology.StreamSpec, replicas int) error {
 	return l.ensureStreamAt(ctx, s, replicas, func(*jetstream.StreamConfig) {})
 }
 
 // ensureStreamAt makes it with settings of its own.
-func (l *Log) ensureStreamAt(ctx context.Context, s topology.StreamSpec, replicas int, change func(*jetstream.StreamConfig)) error {
+func (l Streams) ensureStreamAt(ctx context.Context, s topology.StreamSpec, replicas int, change func(*jetstream.StreamConfig)) error {
 	if _, err := l.js.Stream(ctx, s.Name); err == nil {
 		return l.persistStream(s.Name) // made earlier, perhaps with other limits that an operator chose, or just before a crash
 	}
@@ -289,7 +323,7 @@ func settings(s topology.StreamSpec, replicas int) jetstream.StreamConfig {
 }
 
 // DeleteRun removes a run's stream whole.
-func (l *Log) DeleteRun(ctx context.Context, run string) error {
+func (l Streams) DeleteRun(ctx context.Context, run string) error {
 	err := l.js.DeleteStream(ctx, events.RunStream(run))
 	l.forget()
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -302,16 +336,16 @@ func (l *Log) DeleteRun(ctx context.Context, run string) error {
 }
 
 // forget drops what is remembered of streams.
-func (l *Log) forget() {
+func (l *core) forget() {
 	l.cache.Purge()
 	l.folds.purge()
 	l.archives.forget()
 }
 
 // Persist returns when all that is on a run's log is on the disk, at any durability, where the Log knows how: see [Persisted].
-func (l *Log) Persist(run string) error { return l.persistStream(events.RunStream(run)) }
+func (l Streams) Persist(run string) error { return l.persistStream(events.RunStream(run)) }
 
-func (l *Log) persistStream(name string) error {
+func (l *core) persistStream(name string) error {
 	if l.persist == nil {
 		return nil
 	}
@@ -325,7 +359,7 @@ func (l *Log) persistStream(name string) error {
 const queueKept = 10 * time.Minute
 
 // EnsureConsumer makes a durable consumer of the topology table where it is missing: ErrClosed where the catalogue says that the run is closed.
-func (l *Log) EnsureConsumer(ctx context.Context, spec topology.ConsumerSpec, route string) (jetstream.Consumer, error) {
+func (l Streams) EnsureConsumer(ctx context.Context, spec topology.ConsumerSpec, route string) (jetstream.Consumer, error) {
 	if run, ok := events.RunOfStream(spec.Stream); ok && events.ValidRun(run) {
 		if _, err := l.info(ctx, run); errors.Is(err, ErrRestoring) {
 			return nil, fmt.Errorf("make consumer %s: %w", spec.Name, err)
@@ -359,7 +393,7 @@ func (l *Log) EnsureConsumer(ctx context.Context, spec topology.ConsumerSpec, ro
 }
 
 // firstConsumer makes a consumer, or gives the one of its name that another process has made: with other filters that would pass over what it has passed.
-func (l *Log) firstConsumer(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+func (l Streams) firstConsumer(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	c, err := l.js.CreateConsumer(ctx, stream, cfg)
 	if errors.Is(err, jetstream.ErrConsumerExists) {
 		return l.js.Consumer(ctx, stream, cfg.Durable)
@@ -375,7 +409,7 @@ type Incarnation struct {
 }
 
 // Incarnation reads a run stream's identity and bounds.
-func (l *Log) Incarnation(ctx context.Context, run string) (Incarnation, error) {
+func (l Reader) Incarnation(ctx context.Context, run string) (Incarnation, error) {
 	info, err := l.info(ctx, run)
 	if err != nil {
 		return Incarnation{}, err
@@ -384,7 +418,7 @@ func (l *Log) Incarnation(ctx context.Context, run string) (Incarnation, error) 
 }
 
 // info reads what the server says of a run's stream: ErrRestoring where that is hidden.
-func (l *Log) info(ctx context.Context, run string) (*jetstream.StreamInfo, error) {
+func (l *core) info(ctx context.Context, run string) (*jetstream.StreamInfo, error) {
 	info, err := l.anyInfo(ctx, run)
 	if err == nil && hidden(info.Config) {
 		return nil, fmt.Errorf("run %s: %w", run, ErrRestoring)
@@ -392,7 +426,7 @@ func (l *Log) info(ctx context.Context, run string) (*jetstream.StreamInfo, erro
 	return info, err
 }
 
-func (l *Log) anyInfo(ctx context.Context, run string) (*jetstream.StreamInfo, error) {
+func (l *core) anyInfo(ctx context.Context, run string) (*jetstream.StreamInfo, error) {
 	s, err := l.js.Stream(ctx, events.RunStream(run))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, fmt.Errorf("run %s: %w", run, errNoRun)
@@ -421,7 +455,7 @@ func silent(ctx context.Context, err error) error {
 }
 
 // Fill is how full a run's stream is, from 0 to 1.
-func (l *Log) Fill(ctx context.Context, run string) (float64, error) {
+func (l Reader) Fill(ctx context.Context, run string) (float64, error) {
 	bytes, most, err := l.Size(ctx, run)
 	if err != nil || most <= 0 {
 		return 0, err
@@ -430,7 +464,7 @@ func (l *Log) Fill(ctx context.Context, run string) (float64, error) {
 }
 
 // Size is how many bytes a run's stream holds, and may hold; most is 0 where it has no limit.
-func (l *Log) Size(ctx context.Context, run string) (bytes uint64, most int64, err error) {
+func (l Reader) Size(ctx context.Context, run string) (bytes uint64, most int64, err error) {
 	info, err := l.info(ctx, run)
 	if err != nil {
 		return 0, 0, err
@@ -439,7 +473,7 @@ func (l *Log) Size(ctx context.Context, run string) (bytes uint64, most int64, e
 }
 
 // Decode reads a message and fetches its body when that lies in the store.
-func (l *Log) Decode(ctx context.Context, subject string, h nats.Header, body []byte, seq uint64) (events.Event, error) {
+func (l Reader) Decode(ctx context.Context, subject string, h nats.Header, body []byte, seq uint64) (events.Event, error) {
 	e, err := events.Parse(subject, h, body)
 	e.Seq = seq
 	if err != nil {
@@ -466,7 +500,7 @@ func checkVersion(e events.Event) error {
 }
 
 // encode makes the message and moves a large body to the store. It is the one claim check.
-func (l *Log) encode(ctx context.Context, e events.Event) (*nats.Msg, error) {
+func (l *core) encode(ctx context.Context, e events.Event) (*nats.Msg, error) {
 	msg := e.Message()
 	if len(e.Data) <= events.MaxPayload {
 		return msg, nil

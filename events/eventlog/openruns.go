@@ -9,7 +9,7 @@ import (
 )
 
 // OpenRuns lists the open runs whose configuration is as wanted: those that something new of the catalogue is copied into.
-func (l *Log) OpenRuns(ctx context.Context, wanted func(runfile.RunConfig) bool) (open []string, err error) {
+func (l Reader) OpenRuns(ctx context.Context, wanted func(runfile.RunConfig) bool) (open []string, err error) {
 	runs, err := l.Runs(ctx)
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func (l *Log) OpenRuns(ctx context.Context, wanted func(runfile.RunConfig) bool)
 }
 
 // OpenFor reports whether a run is open and its configuration as wanted.
-func (l *Log) OpenFor(ctx context.Context, run string, wanted func(runfile.RunConfig) bool) (bool, error) {
+func (l Reader) OpenFor(ctx context.Context, run string, wanted func(runfile.RunConfig) bool) (bool, error) {
 	cfg, err := l.Config(ctx, run)
 	if errors.Is(err, ErrNotFound) {
 		return false, nil // being opened: its opening is consumed, too

@@ -109,7 +109,7 @@ func wired(t *testing.T) (w *wire, remote, direct *eventlog.Log) {
 	if direct, err = eventlog.New(natstest.Connect(t, server), store); err != nil {
 		t.Fatal(err)
 	}
-	if err := direct.EnsureRun(t.Context(), run); err != nil {
+	if err := direct.Streams.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	mustAppend(t, remote, note(t, "g000009-0", "a", "before the first one a log looks how far the run is archived"))
@@ -126,7 +126,7 @@ type outcome struct {
 func appendBeside(t *testing.T, log *eventlog.Log, e events.Event) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {
-		stored, adopted, err := log.Append(t.Context(), e)
+		stored, adopted, err := log.Appender.Append(t.Context(), e)
 		done <- outcome{stored, adopted, err}
 	}()
 	return done

@@ -24,16 +24,16 @@ func TestPlacement(t *testing.T) {
 	})
 	log := cluster.Log(t)
 	for run, l := range map[string]runfile.Log{"alone": {Replicas: 1, Placement: "region:us"}, "everywhere": {Replicas: 3}} {
-		if err := log.EnsureRunFor(t.Context(), run, l); err != nil {
+		if err := log.Streams.EnsureRunFor(t.Context(), run, l); err != nil {
 			t.Fatal(err)
 		}
 	}
 	natstest.Eventually(t, "the stream lies where its run wants it", func() bool { return cluster.Leader(events.RunStream("alone")) == 2 })
-	err := log.EnsureRunFor(t.Context(), "toomany", runfile.Log{Replicas: 3, Placement: "region:eu"})
+	err := log.Streams.EnsureRunFor(t.Context(), "toomany", runfile.Log{Replicas: 3, Placement: "region:eu"})
 	if !errors.Is(err, eventlog.ErrReplicas) || !strings.Contains(err.Error(), `3 with the tag "region:eu"`) {
 		t.Errorf("three replicas on two servers: %v", err)
 	}
-	if err := natstest.Log(t).EnsureRunFor(t.Context(), "single", runfile.Log{Placement: "region:eu"}); err != nil {
+	if err := natstest.Log(t).Streams.EnsureRunFor(t.Context(), "single", runfile.Log{Placement: "region:eu"}); err != nil {
 		t.Errorf("a single server: %v", err)
 	}
 }

@@ -22,7 +22,7 @@ const PurgeAt = topology.FullAt / 2
 // PurgeAt, or that denies it.
 //
 // It may be killed at any moment and called again: a chain is purged by one request, and one that is purged has no beginning any more.
-func (l *Log) PurgeEnded(ctx context.Context, run string) (rollouts int, err error) {
+func (l Archive) PurgeEnded(ctx context.Context, run string) (rollouts int, err error) {
 	sealed, err := l.Segments(ctx, run)
 	if err != nil {
 		return 0, err
@@ -31,7 +31,7 @@ func (l *Log) PurgeEnded(ctx context.Context, run string) (rollouts int, err err
 }
 
 // purgeEnded is PurgeEnded behind segments, of which those that are purged must pass a check.
-func (l *Log) purgeEnded(ctx context.Context, run string, sealed []events.SegmentSealed, check func(context.Context, string, []events.SegmentSealed) error) (rollouts int, err error) {
+func (l Archive) purgeEnded(ctx context.Context, run string, sealed []events.SegmentSealed, check func(context.Context, string, []events.SegmentSealed) error) (rollouts int, err error) {
 	info, err := l.anyInfo(ctx, run)
 	if err != nil || info.Config.DenyPurge || float64(info.State.Bytes) < PurgeAt*float64(info.Config.MaxBytes) {
 		return 0, err
@@ -50,7 +50,7 @@ func (l *Log) purgeEnded(ctx context.Context, run string, sealed []events.Segmen
 		}
 		rollouts++
 	}
-	return rollouts, l.Persist(run)
+	return rollouts, l.persistStream(events.RunStream(run))
 }
 
 // endedChain is a rollout's chain of which a beginning may leave the stream.
@@ -61,7 +61,7 @@ type endedChain struct {
 }
 
 // ended finds the rollouts whose beginnings are on the stream, and whose outcomes are archived.
-func (l *Log) ended(ctx context.Context, run string, through uint64) (ended []endedChain, err error) {
+func (l Archive) ended(ctx context.Context, run string, through uint64) (ended []endedChain, err error) {
 	stream, err := l.js.Stream(ctx, events.RunStream(run))
 	if err != nil {
 		return nil, fmt.Errorf("look up run %s: %w", run, err)
@@ -86,7 +86,7 @@ func (l *Log) ended(ctx context.Context, run string, through uint64) (ended []en
 }
 
 // endedBy reports whether a rollout's outcome is on its chain up to a sequence.
-func (l *Log) endedBy(ctx context.Context, run, id string, through uint64) (chain endedChain, over bool, err error) {
+func (l Archive) endedBy(ctx context.Context, run, id string, through uint64) (chain endedChain, over bool, err error) {
 	tail, err := l.Last(ctx, run, events.RolloutStartedType.Kind(), id)
 	if err != nil {
 		return chain, false, err
@@ -106,7 +106,7 @@ func (l *Log) endedBy(ctx context.Context, run, id string, through uint64) (chai
 }
 
 // outcome finds a rollout's outcome, which is the last link of its chain but for remarks: ErrNotFound where it goes on.
-func (l *Log) outcome(ctx context.Context, tail events.Event) (outcome events.Event, err error) {
+func (l Archive) outcome(ctx context.Context, tail events.Event) (outcome events.Event, err error) {
 	switch {
 	case tail.Type == events.RolloutScoredType || tail.Type == events.RolloutFailedType:
 		return tail, nil
@@ -135,7 +135,7 @@ func remark(t events.Type) bool {
 const purgeTries = 3
 
 // purgeChain removes the links before the one that stays. A purge without an answer is sent again: twice, or late, it removes nothing else.
-func (l *Log) purgeChain(ctx context.Context, run string, chain endedChain) error {
+func (l Archive) purgeChain(ctx context.Context, run string, chain endedChain) error {
 	for try := 1; ; try++ {
 		stream, err := l.js.Stream(ctx, events.RunStream(run))
 		if err == nil {
@@ -151,7 +151,7 @@ func (l *Log) purgeChain(ctx context.Context, run string, chain endedChain) erro
 }
 
 // readBack reads segments from the store, each once, and compares them with the run's stream.
-func (l *Log) readBack(ctx context.Context, run string, sealed []events.SegmentSealed) error {
+func (l Archive) readBack(ctx context.Context, run string, sealed []events.SegmentSealed) error {
 	in, err := l.Incarnation(ctx, run)
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func (l *Log) readBack(ctx context.Context, run string, sealed []events.SegmentS
 // PurgedFact makes the event that states how much has left a run's stream, and how much is left, behind the last such event; nil where that
 // says it already. A stream that is full although nothing could leave it is stated, too. It appends nothing, and brings to the disk what it counts: the
 // one who purged may have died before that, or had no answer.
-func (l *Log) PurgedFact(ctx context.Context, run string) (*events.Event, error) {
+func (l Archive) PurgedFact(ctx context.Context, run string) (*events.Event, error) {
 	info, err := l.info(ctx, run)
 	if err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func (l *Log) PurgedFact(ctx context.Context, run string) (*events.Event, error)
 	if err != nil || purged.Events == stated.Events && (purged.Bytes <= full || stated.Bytes > full) {
 		return nil, err
 	}
-	if err := l.Persist(run); err != nil {
+	if err := l.persistStream(events.RunStream(run)); err != nil {
 		return nil, err
 	}
 	e, err := events.New(run, events.LogPurgedType, run, fmt.Sprint(fact.Prev), purged)

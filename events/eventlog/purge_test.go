@@ -23,7 +23,7 @@ func forgetful(t testing.TB, log *eventlog.Log, run string, size runfile.Size) {
 	t.Helper()
 	cfg := runfile.DefaultRunConfig()
 	cfg.Log.MaxBytes, cfg.Log.Keep = size, runfile.KeepOpen
-	if err := log.EnsureRunFor(t.Context(), run, cfg.Log); err != nil {
+	if err := log.Streams.EnsureRunFor(t.Context(), run, cfg.Log); err != nil {
 		t.Fatal(err)
 	}
 	link(t, log, run, events.RunOpenedType, run, events.RunOpened{Config: cfg})
@@ -41,7 +41,7 @@ func TestPurgeEnded(t *testing.T) {
 		ids = append(ids, group...)
 		open := events.RolloutID(events.GroupID(int64(100+round)), 0)
 		link(t, log, "r", events.RolloutStartedType, open, events.RolloutStarted{Group: events.GroupID(int64(100 + round))})
-		if _, err := log.PurgeEnded(t.Context(), "r"); err != nil { // of earlier rounds, what had room until now
+		if _, err := log.Archive.PurgeEnded(t.Context(), "r"); err != nil { // of earlier rounds, what had room until now
 			t.Fatal(err)
 		}
 		for _, id := range group {
@@ -49,14 +49,14 @@ func TestPurgeEnded(t *testing.T) {
 				t.Fatalf("round %d: %s is not archived and left the stream: %v", round, id, err)
 			}
 		}
-		if _, err := log.Seal(t.Context(), "r", true); err != nil {
+		if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 			t.Fatal(err)
 		}
 		purgeAndDie(t, log, "r", round%4)
-		if n, err := log.PurgeEnded(t.Context(), "r"); err != nil || n > len(group) {
+		if n, err := log.Archive.PurgeEnded(t.Context(), "r"); err != nil || n > len(group) {
 			t.Fatalf("round %d: %d rollouts, %v", round, n, err)
 		}
-		if n, err := log.PurgeEnded(t.Context(), "r"); err != nil || n != 0 {
+		if n, err := log.Archive.PurgeEnded(t.Context(), "r"); err != nil || n != 0 {
 			t.Fatalf("round %d, again: %d rollouts, %v", round, n, err)
 		}
 		stated(t, log, "r")
@@ -112,7 +112,7 @@ func TestPurgeEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+	if findings, err := log.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 		t.Errorf("%v: %v", err, findings)
 	}
 	empty := elsewhere(t, log)
@@ -150,7 +150,7 @@ func purgeAndDie(t *testing.T, log *eventlog.Log, run string, requests int) {
 		t.Fatal(err)
 	}
 	defer sub.Unsubscribe()
-	if _, err := log.PurgeEnded(ctx, run); err != nil && ctx.Err() == nil {
+	if _, err := log.Archive.PurgeEnded(ctx, run); err != nil && ctx.Err() == nil {
 		t.Fatal(err)
 	}
 }
@@ -176,7 +176,7 @@ func restoreAndDie(t *testing.T, log *eventlog.Log, run string, sealed []events.
 func stated(t *testing.T, log *eventlog.Log, run string) {
 	t.Helper()
 	for range 3 {
-		fact, err := log.PurgedFact(t.Context(), run)
+		fact, err := log.Archive.PurgedFact(t.Context(), run)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +193,7 @@ func TestPurgeWhatIsNotAsArchived(t *testing.T) {
 	log := natstest.Log(t)
 	forgetful(t, log, "r", 1<<20)
 	episodes(t, log, "r", 1, 4, 4, 48<<10)
-	made, err := log.Seal(t.Context(), "r", true)
+	made, err := log.Appender.Seal(t.Context(), "r", true)
 	if err != nil || len(made) != 1 {
 		t.Fatalf("%+v, %v", made, err)
 	}
@@ -201,7 +201,7 @@ func TestPurgeWhatIsNotAsArchived(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := messages(t, log, "r")
-	if n, err := log.PurgeEnded(t.Context(), "r"); err == nil || n != 0 {
+	if n, err := log.Archive.PurgeEnded(t.Context(), "r"); err == nil || n != 0 {
 		t.Errorf("%d rollouts left the stream, %v", n, err)
 	}
 	if got := messages(t, log, "r"); got != want {
@@ -224,16 +224,16 @@ func TestRunsThatKeepAll(t *testing.T) {
 	for _, keep := range []string{"", runfile.KeepAll} {
 		t.Run("keep "+keep, func(t *testing.T) {
 			log := natstest.Log(t)
-			if err := log.EnsureRunFor(t.Context(), "r", runfile.Log{MaxBytes: 1 << 20, Keep: keep}); err != nil {
+			if err := log.Streams.EnsureRunFor(t.Context(), "r", runfile.Log{MaxBytes: 1 << 20, Keep: keep}); err != nil {
 				t.Fatal(err)
 			}
 			link(t, log, "r", events.RunOpenedType, "r", events.RunOpened{})
 			episodes(t, log, "r", 1, 4, 4, 48<<10)
-			if _, err := log.Seal(t.Context(), "r", true); err != nil {
+			if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 				t.Fatal(err)
 			}
 			want := messages(t, log, "r")
-			if n, err := log.PurgeEnded(t.Context(), "r"); err != nil || n != 0 {
+			if n, err := log.Archive.PurgeEnded(t.Context(), "r"); err != nil || n != 0 {
 				t.Errorf("%d rollouts, %v", n, err)
 			}
 			stream, err := log.JetStream().Stream(t.Context(), events.RunStream("r"))
@@ -258,22 +258,22 @@ func TestPurgeIsRepeated(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := log.EnsureStreams(t.Context()); err != nil {
+		if err := log.Streams.Ensure(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for run, lost := range map[string]int{"once": 1, "often": 9} {
 			forgetful(t, log, run, 1<<20)
 			group := episodes(t, log, run, 1, 4, 4, 48<<10)
-			if _, err := log.Seal(t.Context(), run, true); err != nil {
+			if _, err := log.Appender.Seal(t.Context(), run, true); err != nil {
 				t.Fatal(err)
 			}
 			line.Lose("stream_purge_response", lost)
-			n, err := log.PurgeEnded(t.Context(), run)
+			n, err := log.Archive.PurgeEnded(t.Context(), run)
 			if (err == nil) != (lost == 1) || lost == 1 && n != len(group) {
 				t.Errorf("%s: %d of %d rollouts left the stream, %v", run, n, len(group), err)
 			}
 			for range 4 {
-				_, err = log.PurgeEnded(t.Context(), run)
+				_, err = log.Archive.PurgeEnded(t.Context(), run)
 			}
 			if fill, sized := log.Fill(t.Context(), run); err != nil || sized != nil || fill >= eventlog.PurgeAt {
 				t.Errorf("%s: it is %.2f full, %v, %v", run, fill, err, sized)

@@ -93,7 +93,7 @@ func write(ctx context.Context, t *testing.T, log *eventlog.Log, writer, from, t
 			ordinal = fmt.Sprintf("all-%d", i)
 		}
 		e := note(t, events.RolloutID("g000001", chain), ordinal, fmt.Sprintf("by %d", writer))
-		stored, err := log.AppendOnce(ctx, e, time.Time{}, nil)
+		stored, err := log.Appender.AppendOnce(ctx, e, time.Time{}, nil)
 		if err != nil {
 			t.Errorf("writer %d: %v", writer, err)
 			return
@@ -105,7 +105,7 @@ func write(ctx context.Context, t *testing.T, log *eventlog.Log, writer, from, t
 // race lets writers write in rounds until enough has happened, and checks what came of it.
 func race(t *testing.T, connect func() *eventlog.Log, count, chains int, enough func() bool) {
 	log := connect()
-	if err := log.EnsureRun(t.Context(), run); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	acked := &acknowledged{events: map[uint64]events.Event{}}
@@ -151,7 +151,7 @@ func TestRacingWriters(t *testing.T) {
 func TestRacingWritersWhileLeadersChange(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.Cluster(t, 3)
-	if err := cluster.Log(t).EnsureStreams(t.Context()); err != nil { // as in TestRememberedEventsOfAnotherStream
+	if err := cluster.Log(t).Streams.Ensure(t.Context()); err != nil { // as in TestRememberedEventsOfAnotherStream
 		t.Fatal(err)
 	}
 	for name, chains := range map[string]int{"one chain": 1, "32 chains": 32} {
@@ -173,7 +173,7 @@ func TestRacingWritersWhileLeadersChange(t *testing.T) {
 			race(t, func() *eventlog.Log { return cluster.Log(t) }, 16, chains, func() bool { return stepDowns.Load() >= enough })
 			stop()
 			wg.Wait()
-			if err := cluster.Log(t).DeleteRun(t.Context(), run); err != nil {
+			if err := cluster.Log(t).Streams.DeleteRun(t.Context(), run); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -185,7 +185,7 @@ func TestServerOfClusterDies(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.Cluster(t, 3)
 	log := cluster.Log(t)
-	if err := log.EnsureRun(t.Context(), run); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	out, _ := follow(t.Context(), cluster.Log(t), 1, "")

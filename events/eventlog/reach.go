@@ -28,7 +28,7 @@ func Lost(err error) bool {
 // are too large for the log, what payloads name, and the workspaces within trajectories of outsiders. It reads the run's stream and, where
 // that has a gap or is gone, its archive, and gives the last sequence that there was. A history that cannot be read whole is an error, ErrGap
 // where events are missing. In the catalogue, where dead letters expire, an event is missing when one that is there follows it.
-func (l *Log) Reach(ctx context.Context, run string, from uint64, key func(key string) error) (last uint64, err error) {
+func (l Archive) Reach(ctx context.Context, run string, from uint64, key func(key string) error) (last uint64, err error) {
 	from = max(from, 1)
 	in, err := l.Incarnation(ctx, run)
 	if errors.Is(err, ErrNotFound) {
@@ -39,7 +39,7 @@ func (l *Log) Reach(ctx context.Context, run string, from uint64, key func(key s
 		if err != nil {
 			return 0, err
 		}
-		return l.ReachArchive(ctx, run, sealed, from, key)
+		return l.ReachSegments(ctx, run, sealed, from, key)
 	}
 	if err != nil {
 		return 0, err
@@ -58,7 +58,7 @@ func (l *Log) Reach(ctx context.Context, run string, from uint64, key func(key s
 		if through(sealed) < next {
 			return 0, err
 		}
-		if next, err = l.ReachArchive(ctx, run, sealed, next, key); err != nil {
+		if next, err = l.ReachSegments(ctx, run, sealed, next, key); err != nil {
 			return 0, err
 		}
 		next++
@@ -67,10 +67,10 @@ func (l *Log) Reach(ctx context.Context, run string, from uint64, key func(key s
 }
 
 // reachStream is Reach over a stream, and gives the sequence that it comes to: behind the last event, or at a gap, an ErrGap.
-func (l *Log) reachStream(ctx context.Context, run string, in Incarnation, from uint64, key func(key string) error) (next uint64, err error) {
+func (l Archive) reachStream(ctx context.Context, run string, in Incarnation, from uint64, key func(key string) error) (next uint64, err error) {
 	next = from
 	var gaps []gap
-	r := &reader{log: l, run: run, created: in.Created, next: from, until: in.LastSeq, raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	r := &cursor{log: l.Reader, run: run, created: in.Created, next: from, until: in.LastSeq, raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if meta.Sequence.Stream != next {
 			if run != events.Catalogue {
 				return fmt.Errorf("run %s: %w: sequence %d comes where %d should", run, ErrGap, meta.Sequence.Stream, next)
@@ -101,8 +101,8 @@ func inGap(gaps []gap, seq uint64) bool {
 	return seq > 0 && i < len(gaps) && gaps[i].first <= seq
 }
 
-// ReachArchive is Reach over segments, and names the segments, too.
-func (l *Log) ReachArchive(ctx context.Context, run string, sealed []events.SegmentSealed, from uint64, key func(key string) error) (last uint64, err error) {
+// ReachSegments is Reach over segments, and names the segments, too.
+func (l Archive) ReachSegments(ctx context.Context, run string, sealed []events.SegmentSealed, from uint64, key func(key string) error) (last uint64, err error) {
 	if err := CheckSegments(run, sealed); err != nil {
 		return 0, err
 	}
@@ -130,7 +130,7 @@ func (l *Log) ReachArchive(ctx context.Context, run string, sealed []events.Segm
 }
 
 // ReachSubmissions tells key of the references in the submissions that wait for the intake.
-func (l *Log) ReachSubmissions(ctx context.Context, key func(key string) error) error {
+func (l Archive) ReachSubmissions(ctx context.Context, key func(key string) error) error {
 	submissions, err := l.js.Stream(ctx, events.IntakeStream)
 	if err != nil {
 		return fmt.Errorf("look up the intake's stream: %w", err)
@@ -152,7 +152,7 @@ func (l *Log) ReachSubmissions(ctx context.Context, key func(key string) error) 
 }
 
 // reachMessage tells of the objects that one message of a stream refers to.
-func (l *Log) reachMessage(ctx context.Context, subject string, h nats.Header, body []byte, seq uint64, key func(string) error) error {
+func (l Archive) reachMessage(ctx context.Context, subject string, h nats.Header, body []byte, seq uint64, key func(string) error) error {
 	e, err := events.Parse(subject, h, body)
 	isEvent := err == nil
 	e.Data, err = l.reachBody(ctx, h, body, key)
@@ -169,7 +169,7 @@ func (l *Log) reachMessage(ctx context.Context, subject string, h nats.Header, b
 }
 
 // reachBody gives the body itself where the message only refers to it.
-func (l *Log) reachBody(ctx context.Context, h nats.Header, body []byte, key func(string) error) ([]byte, error) {
+func (l Archive) reachBody(ctx context.Context, h nats.Header, body []byte, key func(string) error) ([]byte, error) {
 	if len(h[events.HeaderDataRef]) > 0 {
 		var ref storage.Ref
 		if err := json.Unmarshal(body, &ref); err != nil {
@@ -203,7 +203,7 @@ func (l *Log) reachBody(ctx context.Context, h nats.Header, body []byte, key fun
 }
 
 // reachParts tells of the parts of what a reference names. An index that is missing or damaged, as an outsider may name one, names none.
-func (l *Log) reachParts(ctx context.Context, ref storage.Ref, key func(string) error) error {
+func (l Archive) reachParts(ctx context.Context, ref storage.Ref, key func(string) error) error {
 	refs, err := parts.References(ctx, l.store, ref)
 	if err != nil && !storage.IsUnusable(err) {
 		return err
@@ -217,7 +217,7 @@ func (l *Log) reachParts(ctx context.Context, ref storage.Ref, key func(string) 
 }
 
 // reachTrajectory tells of the workspaces that an outsider's trajectory file names: no fact does.
-func (l *Log) reachTrajectory(ctx context.Context, e events.Event, key func(string) error) error {
+func (l Archive) reachTrajectory(ctx context.Context, e events.Event, key func(string) error) error {
 	if err := checkVersion(e); err != nil {
 		return err
 	}

@@ -17,13 +17,13 @@ import (
 )
 
 // Last reads the last link of an entity's chain from the stream's leader: a replica could be behind.
-func (l *Log) Last(ctx context.Context, run, kind, entity string) (events.Event, error) {
+func (l Reader) Last(ctx context.Context, run, kind, entity string) (events.Event, error) {
 	return l.lastOn(ctx, run, events.Chain(run, kind, entity))
 }
 
 // LastOfType reads the last event of one type of an entity, also where that has left the run's stream. For the entity * it looks at the
 // stream alone.
-func (l *Log) LastOfType(ctx context.Context, run string, t events.Type, entity string) (events.Event, error) {
+func (l Reader) LastOfType(ctx context.Context, run string, t events.Type, entity string) (events.Event, error) {
 	e, err := l.lastOn(ctx, run, events.Event{Run: run, Type: t, Entity: entity}.Subject())
 	if !errors.Is(err, ErrNotFound) || errors.Is(err, errNoRun) || entity == "*" || !leaves(run, t) {
 		return e, err
@@ -55,7 +55,7 @@ func leaves(run string, t events.Type) bool {
 }
 
 // Has reports whether a run's stream has an event whose subject matches a filter.
-func (l *Log) Has(ctx context.Context, run, filter string) (bool, error) {
+func (l Reader) Has(ctx context.Context, run, filter string) (bool, error) {
 	_, err := l.lastOn(ctx, run, filter)
 	if errors.Is(err, ErrNotFound) {
 		return false, nil
@@ -63,7 +63,7 @@ func (l *Log) Has(ctx context.Context, run, filter string) (bool, error) {
 	return err == nil, err
 }
 
-func (l *Log) lastOn(ctx context.Context, run, filter string) (events.Event, error) {
+func (l Reader) lastOn(ctx context.Context, run, filter string) (events.Event, error) {
 	e, err := l.showing(ctx, run, func() (events.Event, error) {
 		return l.leaderGet(ctx, run, map[string]any{"last_by_subj": filter})
 	}, func(read, seen uint64) bool { return read < seen })
@@ -94,7 +94,7 @@ func patient(ctx context.Context, read func() (events.Event, error)) (events.Eve
 }
 
 // leaderGet asks the stream's leader for a message.
-func (l *Log) leaderGet(ctx context.Context, run string, request map[string]any) (events.Event, error) {
+func (l Reader) leaderGet(ctx context.Context, run string, request map[string]any) (events.Event, error) {
 	req, err := json.Marshal(request)
 	if err != nil {
 		return events.Event{}, err
@@ -136,7 +136,7 @@ func (l *Log) leaderGet(ctx context.Context, run string, request map[string]any)
 }
 
 // Event reads the event with a sequence of a run, also where that has left the run's stream for its archive.
-func (l *Log) Event(ctx context.Context, run string, seq uint64) (events.Event, error) {
+func (l Reader) Event(ctx context.Context, run string, seq uint64) (events.Event, error) {
 	key := cacheKey{run, seq}
 	if e, ok := l.cache.Get(key); ok {
 		return e, nil
@@ -162,7 +162,7 @@ func (l *Log) Event(ctx context.Context, run string, seq uint64) (events.Event, 
 }
 
 // directGet asks any replica for a message.
-func (l *Log) directGet(ctx context.Context, run string, seq uint64) (events.Event, error) {
+func (l Reader) directGet(ctx context.Context, run string, seq uint64) (events.Event, error) {
 	resp, err := l.get(ctx, run, "$JS.API.DIRECT.GET."+events.RunStream(run), fmt.Appendf(nil, `{"seq":%d}`, seq))
 	if err != nil {
 		return events.Event{}, err
@@ -178,7 +178,7 @@ func (l *Log) directGet(ctx context.Context, run string, seq uint64) (events.Eve
 }
 
 // History reads an entity's chain from its first link up to the one at sequence tail, by walking back.
-func (l *Log) History(ctx context.Context, run string, tail uint64) ([]events.Event, error) {
+func (l Reader) History(ctx context.Context, run string, tail uint64) ([]events.Event, error) {
 	if tail == 0 {
 		return nil, nil
 	}
@@ -190,7 +190,7 @@ func (l *Log) History(ctx context.Context, run string, tail uint64) ([]events.Ev
 }
 
 // walk reads the links of a chain that stand behind a sequence, up to the last one.
-func (l *Log) walk(ctx context.Context, last events.Event, behind uint64) (links []events.Event, err error) {
+func (l Reader) walk(ctx context.Context, last events.Event, behind uint64) (links []events.Event, err error) {
 	for e := last; e.Seq > behind; {
 		if e.Prev >= e.Seq {
 			return nil, fmt.Errorf("%s at sequence %d: %w: its chain points forward to %d", e.ID, e.Seq, events.ErrMalformed, e.Prev)
@@ -207,7 +207,7 @@ func (l *Log) walk(ctx context.Context, last events.Event, behind uint64) (links
 }
 
 // Published reads the last version of a policy that a run, or the catalogue, was told of; found is false before the first.
-func (l *Log) Published(ctx context.Context, run, policy string) (published events.WeightsPublished, found bool, err error) {
+func (l Reader) Published(ctx context.Context, run, policy string) (published events.WeightsPublished, found bool, err error) {
 	last, err := l.LastOfType(ctx, run, events.WeightsPublishedType, policy)
 	if errors.Is(err, ErrNotFound) {
 		return published, false, nil
@@ -221,7 +221,7 @@ func (l *Log) Published(ctx context.Context, run, policy string) (published even
 
 // KnownVersion is a policy version that a server or an outsider reported, and UnknownVersion where the policy has not reached that one: nothing can
 // have been sampled with it.
-func (l *Log) KnownVersion(ctx context.Context, policy string, reported int64) (int64, error) {
+func (l Reader) KnownVersion(ctx context.Context, policy string, reported int64) (int64, error) {
 	if reported <= 0 {
 		return reported, nil // every policy begins with version 0
 	}
@@ -233,7 +233,7 @@ func (l *Log) KnownVersion(ctx context.Context, policy string, reported int64) (
 }
 
 // MarkVersions marks the versions of a turn as unknown that its policy has not reached. The one at dispatch, and those before, it has.
-func (l *Log) MarkVersions(ctx context.Context, policy string, dispatched int64, t *events.TurnSampled) error {
+func (l Reader) MarkVersions(ctx context.Context, policy string, dispatched int64, t *events.TurnSampled) error {
 	spans := slices.Clone(t.VersionSpans)
 	if spans == nil {
 		spans = []events.VersionSpan{{Version: t.PolicyVersion}}
@@ -257,7 +257,7 @@ func (l *Log) MarkVersions(ctx context.Context, policy string, dispatched int64,
 }
 
 // Config reads the configuration that a run was opened with.
-func (l *Log) Config(ctx context.Context, run string) (runfile.RunConfig, error) {
+func (l Reader) Config(ctx context.Context, run string) (runfile.RunConfig, error) {
 	e, err := l.Event(ctx, run, 1)
 	if err != nil {
 		return runfile.RunConfig{}, fmt.Errorf("read the opening of run %s: %w", run, err)
@@ -266,7 +266,7 @@ func (l *Log) Config(ctx context.Context, run string) (runfile.RunConfig, error)
 }
 
 // RecordedConfig is Config also of a run whose stream was deleted. Services do not want it: nothing happens in such a run.
-func (l *Log) RecordedConfig(ctx context.Context, run string) (runfile.RunConfig, error) {
+func (l Reader) RecordedConfig(ctx context.Context, run string) (runfile.RunConfig, error) {
 	if cfg, err := l.Config(ctx, run); !errors.Is(err, ErrNotFound) {
 		return cfg, err
 	}

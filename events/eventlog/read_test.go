@@ -91,7 +91,7 @@ func TestReadsOfWhatIsMissing(t *testing.T) {
 		"fill of a missing run":       func() error { _, err := log.Fill(ctx, "none"); return err },
 		"all of a missing run":        func() error { return all("none") },
 		"following a missing run":     func() error { return log.Follow(ctx, "none", 1, "", nil) },
-		"deleting a missing run":      func() error { return log.DeleteRun(ctx, "none") },
+		"deleting a missing run":      func() error { return log.Streams.DeleteRun(ctx, "none") },
 		"a sequence yet to come":      func() error { _, err := log.Event(ctx, run, 2); return err },
 		"the last link of no rollout": func() error { _, err := log.Last(ctx, run, "rollout", "g000001-1"); return err },
 		"no event of the type": func() error {
@@ -238,7 +238,7 @@ func TestFollowGoesOnAfterRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.EnsureRun(t.Context(), run); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -281,7 +281,7 @@ func TestFollowAsksAgain(t *testing.T) {
 	nc, line := natstest.ConnectOver(t, natstest.Server(t))
 	log, err := eventlog.New(nc, natstest.Store(t))
 	if err == nil {
-		err = log.EnsureRun(t.Context(), run)
+		err = log.Streams.EnsureRun(t.Context(), run)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -308,13 +308,13 @@ func TestFollowNoticesAnotherStream(t *testing.T) {
 	if first, err := log.Event(t.Context(), run, 1); err != nil || first.Entity != "g000001-0" {
 		t.Fatalf("%s, %v", first.ID, err)
 	}
-	if err := log.DeleteRun(t.Context(), run); err != nil {
+	if err := log.Streams.DeleteRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; !errors.Is(err, eventlog.ErrNotFound) && !errors.Is(err, eventlog.ErrReplaced) {
 		t.Errorf("following a deleted run ended with %v", err)
 	}
-	if err := log.EnsureRun(t.Context(), run); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	chain(t, log, "g000002-0", "x")
@@ -339,11 +339,11 @@ func TestRememberedEventsOfAnotherStream(t *testing.T) {
 		return log
 	}
 	mine, theirs := connect(), connect()
-	if err := theirs.EnsureStreams(t.Context()); err != nil { // a server whose last stream is deleted may refuse the next: see docs/upstream
+	if err := theirs.Streams.Ensure(t.Context()); err != nil { // a server whose last stream is deleted may refuse the next: see docs/upstream
 		t.Fatal(err)
 	}
 	for _, rollout := range []string{"g000001-0", "g000002-0"} {
-		if err := theirs.EnsureRun(t.Context(), run); err != nil {
+		if err := theirs.Streams.EnsureRun(t.Context(), run); err != nil {
 			t.Fatal(err)
 		}
 		chain(t, theirs, rollout, "a")
@@ -353,7 +353,7 @@ func TestRememberedEventsOfAnotherStream(t *testing.T) {
 		if e, err := mine.Event(t.Context(), run, 1); err != nil || e.Entity != rollout {
 			t.Errorf("the first event is of %s, want %s, %v", e.Entity, rollout, err)
 		}
-		if err := theirs.DeleteRun(t.Context(), run); err != nil {
+		if err := theirs.Streams.DeleteRun(t.Context(), run); err != nil {
 			t.Fatal(err)
 		}
 	}

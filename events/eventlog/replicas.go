@@ -13,10 +13,10 @@ import (
 
 // Replicas says how many servers of a cluster hold each stream that this Log makes, and the fixed streams that are there already. Without it, or
 // with 0, that is as many as hold the catalogue: the log itself remembers what the operator chose, over restarts and for every process.
-func Replicas(n int) Option { return func(l *Log) { l.replicas = n } }
+func Replicas(n int) Option { return func(l *core) { l.replicas = n } }
 
 // Replicas is how many servers hold what this Log makes: as many as it was told, else as many as hold the catalogue, else one.
-func (l *Log) Replicas(ctx context.Context) (int, error) {
+func (l Streams) Replicas(ctx context.Context) (int, error) {
 	if l.replicas > 0 {
 		return l.replicas, nil
 	}
@@ -40,7 +40,7 @@ func compression(replicas int) jetstream.StoreCompression {
 }
 
 // fitReplicas gives a stream as many replicas as this Log was told, where it has another number: the plane has moved to a cluster.
-func (l *Log) fitReplicas(ctx context.Context, name string) error {
+func (l Streams) fitReplicas(ctx context.Context, name string) error {
 	if l.replicas == 0 {
 		return nil
 	}

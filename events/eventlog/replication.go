@@ -68,7 +68,7 @@ func replication(info *jetstream.StreamInfo) Replication {
 }
 
 // Replications are those of all streams of this plane, that of the leases too. A stream that the cluster lists and that nobody tells about has no leader.
-func (l *Log) Replications(ctx context.Context) ([]Replication, error) {
+func (l Streams) Replications(ctx context.Context) ([]Replication, error) {
 	ours := func(name string) bool {
 		return strings.HasPrefix(name, events.CatalogueStream) || name == topology.LeaseStream
 	}
@@ -96,7 +96,7 @@ func (l *Log) Replications(ctx context.Context) ([]Replication, error) {
 }
 
 // leaderless adds to an error what it means in a cluster: a server that has no leader to ask gives no answer, or says that JetStream is away.
-func (l *Log) leaderless(err error) error {
+func (l *core) leaderless(err error) error {
 	cluster := l.nc.ConnectedClusterName()
 	if err == nil || cluster == "" || !unknownOutcome(err) || errors.Is(err, errNoLeader) {
 		return err

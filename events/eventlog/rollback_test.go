@@ -37,7 +37,7 @@ func TestFollowNoticesARollback(t *testing.T) {
 				}
 				log, err := eventlog.New(nc, store)
 				if err == nil {
-					err = log.EnsureRun(t.Context(), run)
+					err = log.Streams.EnsureRun(t.Context(), run)
 				}
 				if err != nil {
 					t.Fatal(err)

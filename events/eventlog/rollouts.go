@@ -33,7 +33,7 @@ func (e *Ended) Task(cfg runfile.RunConfig) (runfile.TaskSpec, error) {
 
 // Rollouts reads a run from its beginning, or from its archive, and gives each rollout when it gets its outcome, in the order of the
 // log. Of the events it keeps the chains of rollouts in flight only. Rollouts that never got an outcome do not come.
-func (l *Log) Rollouts(ctx context.Context, run string) iter.Seq2[Ended, error] {
+func (l Reader) Rollouts(ctx context.Context, run string) iter.Seq2[Ended, error] {
 	return func(yield func(Ended, error) bool) {
 		f := openRollouts{chains: map[string][]events.Event{}, queries: map[string]*events.QuerySubmitted{}}
 		for e, err := range l.All(ctx, run, 1) {

@@ -13,7 +13,7 @@ import (
 )
 
 // Runs lists the runs that have a stream, and not a hidden one.
-func (l *Log) Runs(ctx context.Context) ([]string, error) {
+func (l Reader) Runs(ctx context.Context) ([]string, error) {
 	var runs []string
 	names := l.js.StreamNames(ctx, jetstream.WithStreamListSubject(events.SubjectPrefix+">"))
 	for name := range names.Name() {
@@ -26,7 +26,7 @@ func (l *Log) Runs(ctx context.Context) ([]string, error) {
 
 // AllRuns lists the runs that have a stream, the archived ones that have none any more, and those of which the catalogue has a fact of
 // some other types; none that are forgotten and have no stream.
-func (l *Log) AllRuns(ctx context.Context, others ...events.Type) ([]string, error) {
+func (l Reader) AllRuns(ctx context.Context, others ...events.Type) ([]string, error) {
 	runs, err := l.Runs(ctx)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ const (
 )
 
 // RunState is whether a run is open, paused, closed or one of the states above, and why.
-func (l *Log) RunState(ctx context.Context, run string) (state, reason string, err error) {
+func (l Reader) RunState(ctx context.Context, run string) (state, reason string, err error) {
 	archived, err := l.Archived(ctx, run)
 	switch {
 	case errors.Is(err, ErrRestoring):
@@ -94,7 +94,7 @@ func (l *Log) RunState(ctx context.Context, run string) (state, reason string, e
 }
 
 // stateWithoutStream is the state of a run that has no stream, by the catalogue.
-func (l *Log) stateWithoutStream(ctx context.Context, run string) (state, reason string, err error) {
+func (l Reader) stateWithoutStream(ctx context.Context, run string) (state, reason string, err error) {
 	last, err := l.Last(ctx, events.Catalogue, events.RunOpenedType.Kind(), run)
 	if errors.Is(err, ErrNotFound) {
 		return StateArchived, "", nil // the catalogue knows no opening: nobody says that it was open
@@ -118,7 +118,7 @@ func (l *Log) stateWithoutStream(ctx context.Context, run string) (state, reason
 
 // archivedEnd reports whether the last segment of a run has its end, which a plane that stopped right behind it did not tell the catalogue. A segment that
 // cannot be read has none.
-func (l *Log) archivedEnd(ctx context.Context, run string, last events.SegmentSealed) (found bool) {
+func (l Reader) archivedEnd(ctx context.Context, run string, last events.SegmentSealed) (found bool) {
 	l.readSegments(ctx, run, last.First, []events.SegmentSealed{last}, func(e events.Event, err error) bool {
 		found = found || err == nil && e.Type == events.RunClosedType
 		return err == nil && !found
@@ -130,7 +130,7 @@ func (l *Log) archivedEnd(ctx context.Context, run string, last events.SegmentSe
 var ErrNotArchived = errors.New("its log is not archived to the end")
 
 // Deletable gives the reason for which a run's stream must stay, nil when its archive holds all of it up to its last sequence.
-func (l *Log) Deletable(ctx context.Context, run string) (last uint64, err error) {
+func (l Archive) Deletable(ctx context.Context, run string) (last uint64, err error) {
 	in, err := l.Incarnation(ctx, run)
 	if err != nil {
 		return 0, err
@@ -149,7 +149,7 @@ func (l *Log) Deletable(ctx context.Context, run string) (last uint64, err error
 	if n := len(sealed); n == 0 || sealed[n-1].Last < in.LastSeq {
 		return 0, notArchived(run)
 	}
-	findings, err := l.VerifyArchive(ctx, run, sealed)
+	findings, err := l.Verify(ctx, run, sealed)
 	if err != nil {
 		return 0, err
 	}
@@ -163,11 +163,12 @@ func notArchived(run string) error {
 	return fmt.Errorf("%w: rondo archive seal %s", ErrNotArchived, run)
 }
 
-// DeleteArchived deletes the stream of a closed run that ends at the sequence which [Log.Deletable] gave: ErrNotArchived where it has grown since. The
+// DeleteArchived deletes the stream of a closed run that ends at the sequence which [Archive.Deletable] gave: ErrNotArchived where it has grown since. The
 // stream is hidden before it is looked at for the last time, so that nothing is appended, and acknowledged, between the look and the end. Who is killed
 // between them leaves it hidden, and `rondo run recover` shows it.
-func (l *Log) DeleteArchived(ctx context.Context, run string, last uint64) error {
-	if err := l.Hide(ctx, run); err != nil {
+func (l Streams) DeleteArchived(ctx context.Context, run string, last uint64) error {
+	hiding := Restorer{Archive{l.Reader}}
+	if err := hiding.Hide(ctx, run); err != nil {
 		return err
 	}
 	in, _, err := l.Look(ctx, run)
@@ -175,13 +176,13 @@ func (l *Log) DeleteArchived(ctx context.Context, run string, last uint64) error
 		err = notArchived(run)
 	}
 	if err != nil {
-		return errors.Join(err, l.Show(context.WithoutCancel(ctx), run))
+		return errors.Join(err, hiding.Show(context.WithoutCancel(ctx), run))
 	}
 	return l.DeleteRun(ctx, run)
 }
 
 // ForgetRun records that the archive of a run without a stream is given up. Nothing is deleted by it: gc does that.
-func (l *Log) ForgetRun(ctx context.Context, run, reason string) error {
+func (l Appender) ForgetRun(ctx context.Context, run, reason string) error {
 	if _, err := l.Incarnation(ctx, run); !errors.Is(err, ErrNotFound) || errors.Is(err, ErrRestoring) {
 		if err == nil {
 			err = fmt.Errorf("run %s has a stream: rondo run delete %s comes first", run, run)
@@ -203,7 +204,7 @@ func (l *Log) ForgetRun(ctx context.Context, run, reason string) error {
 }
 
 // Forgotten lists the runs whose archives are given up.
-func (l *Log) Forgotten(ctx context.Context) (runs []string, err error) {
+func (l Archive) Forgotten(ctx context.Context) (runs []string, err error) {
 	for e, err := range l.All(ctx, events.Catalogue, 1) {
 		if err != nil {
 			return nil, err
@@ -216,7 +217,7 @@ func (l *Log) Forgotten(ctx context.Context) (runs []string, err error) {
 }
 
 // ListRun copies a run's opening or closing to the catalogue, unless that has it.
-func (l *Log) ListRun(ctx context.Context, e events.Event) error {
+func (l Appender) ListRun(ctx context.Context, e events.Event) error {
 	listed := events.Event{ID: e.ID, Run: events.Catalogue, Type: e.Type, Entity: e.Run, Source: e.Source, Time: e.Time, Data: e.Data}
 	_, err := l.AppendOnce(ctx, listed, time.Time{}, nil)
 	return err

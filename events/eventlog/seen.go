@@ -12,8 +12,6 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-type seenKey struct{}
-
 // seen is what somebody has been given of a run.
 type seen struct {
 	run string
@@ -22,16 +20,16 @@ type seen struct {
 	shown atomic.Bool
 }
 
-// Seen makes a context under which the Log's reads of a run show what the run's stream holds up to a sequence, which its user was given. In a cluster a
-// server hands out an event when it has stored that itself, and the leader of the stream, which is asked for chains, may store it later.
-func Seen(ctx context.Context, run string, seq uint64) context.Context {
-	return context.WithValue(ctx, seenKey{}, &seen{run: run, seq: seq})
+// At is a Reader whose reads of a run show what its stream holds up to a sequence, which somebody was given. In a cluster a server
+// hands out an event when it has stored that itself, and the leader, which is asked for chains, may store it later.
+func (l Reader) At(run string, seq uint64) Reader {
+	return Reader{l.core, &seen{run: run, seq: seq}}
 }
 
-// showing reads, and reads again when the leader shows what the context has seen, where the first answer may be older. stale judges that by the sequence
+// showing reads, and reads again when the leader shows what was seen, where the first answer may be older. stale judges that by the sequence
 // of what was read, 0 if it was nothing.
-func (l *Log) showing(ctx context.Context, run string, read func() (events.Event, error), stale func(read, seen uint64) bool) (events.Event, error) {
-	s, _ := ctx.Value(seenKey{}).(*seen)
+func (l Reader) showing(ctx context.Context, run string, read func() (events.Event, error), stale func(read, seen uint64) bool) (events.Event, error) {
+	s := l.seen
 	asks := s != nil && s.run == run && !s.shown.Load()
 	e, err := patient(ctx, read)
 	if !asks || err != nil && !errors.Is(err, ErrNotFound) || !stale(e.Seq, s.seq) || l.knownSingle(run) {
@@ -44,13 +42,13 @@ func (l *Log) showing(ctx context.Context, run string, read func() (events.Event
 }
 
 // knownSingle reports whether one server alone held a run's stream when it was asked last, at most a minute ago: it is never behind itself.
-func (l *Log) knownSingle(run string) bool {
+func (l *core) knownSingle(run string) bool {
 	asked, ok := l.single.Load(run)
 	return ok && time.Since(asked.(time.Time)) < time.Minute
 }
 
 // awaitSeen waits until the leader has stored what was seen, for readPatience.
-func (l *Log) awaitSeen(ctx context.Context, s *seen) error {
+func (l Reader) awaitSeen(ctx context.Context, s *seen) error {
 	for began, try := time.Now(), 1; ; try++ {
 		info, err := l.info(ctx, s.run)
 		switch {
@@ -69,7 +67,7 @@ func (l *Log) awaitSeen(ctx context.Context, s *seen) error {
 }
 
 // Replicated reports whether several servers hold a run's stream: then one may be behind another. A run without a stream is not.
-func (l *Log) Replicated(ctx context.Context, run string) (bool, error) {
+func (l Reader) Replicated(ctx context.Context, run string) (bool, error) {
 	if l.knownSingle(run) {
 		return false, nil
 	}

@@ -16,35 +16,39 @@ func TestReadsShowWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	log := natstest.Cluster(t, 3).Log(t)
 	natstest.Eventually(t, "the cluster has the streams", func() bool {
-		return errors.Join(log.EnsureStreams(t.Context()), log.EnsureRun(t.Context(), run)) == nil
+		return errors.Join(log.Streams.Ensure(t.Context()), log.Streams.EnsureRun(t.Context(), run)) == nil
 	})
 	first := chain(t, log, "a", "0")[0]
-	last := func(rollout string) func(context.Context) (events.Event, error) {
-		return func(ctx context.Context) (events.Event, error) { return log.Last(ctx, run, first.Type.Kind(), rollout) }
+	last := func(rollout string) func(context.Context, eventlog.Reader) (events.Event, error) {
+		return func(ctx context.Context, at eventlog.Reader) (events.Event, error) {
+			return at.Last(ctx, run, first.Type.Kind(), rollout)
+		}
 	}
 
-	if e, err := last("a")(eventlog.Seen(t.Context(), "other", first.Seq+1)); e.Seq != first.Seq || err != nil {
+	if e, err := last("a")(t.Context(), log.At("other", first.Seq+1)); e.Seq != first.Seq || err != nil {
 		t.Errorf("who was given something of another run read sequence %d, %v", e.Seq, err)
 	}
 	hurried, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer stop()
-	if e, err := last("a")(eventlog.Seen(hurried, run, first.Seq+1)); !eventlog.Away(err) {
+	if e, err := last("a")(hurried, log.At(run, first.Seq+1)); !eventlog.Away(err) {
 		t.Errorf("who had no time to wait read sequence %d, %v", e.Seq, err)
 	}
 
 	read := map[string]chan error{}
 	for what, want := range map[string]struct {
-		read func(context.Context) (events.Event, error)
+		read func(context.Context, eventlog.Reader) (events.Event, error)
 		seq  uint64
 	}{
 		"the last link of a chain":      {last("a"), first.Seq + 1},
 		"the first link of a new chain": {last("b"), first.Seq + 2},
-		"an event":                      {func(ctx context.Context) (events.Event, error) { return log.Event(ctx, run, first.Seq+1) }, first.Seq + 1},
+		"an event": {func(ctx context.Context, at eventlog.Reader) (events.Event, error) {
+			return at.Event(ctx, run, first.Seq+1)
+		}, first.Seq + 1},
 	} {
 		done := make(chan error, 1)
 		read[what] = done
 		go func() {
-			e, err := want.read(eventlog.Seen(t.Context(), run, first.Seq+2))
+			e, err := want.read(t.Context(), log.At(run, first.Seq+2))
 			if err == nil && e.Seq != want.seq {
 				err = errors.New("it is an older one: " + e.ID)
 			}
@@ -61,7 +65,7 @@ func TestReadsShowWhatWasSeen(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := last("c")(eventlog.Seen(t.Context(), run, end.Seq)); !errors.Is(err, eventlog.ErrNotFound) {
+	if _, err := last("c")(t.Context(), log.At(run, end.Seq)); !errors.Is(err, eventlog.ErrNotFound) {
 		t.Errorf("what is not there: %v", err)
 	}
 }

@@ -18,14 +18,14 @@ func openSized(t *testing.T, log *eventlog.Log, run string, size runfile.Size) {
 	t.Helper()
 	cfg := runfile.DefaultRunConfig()
 	cfg.Log.MaxBytes = size
-	if err := log.EnsureRunFor(t.Context(), run, cfg.Log); err != nil {
+	if err := log.Streams.EnsureRunFor(t.Context(), run, cfg.Log); err != nil {
 		t.Fatal(err)
 	}
 	opened, err := events.New(run, events.RunOpenedType, run, "0", events.RunOpened{Config: cfg})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := log.Append(t.Context(), opened); err != nil {
+	if _, _, err := log.Appender.Append(t.Context(), opened); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -51,11 +51,11 @@ func TestSizeOfALog(t *testing.T) {
 			t.Errorf("the stream of run %s may hold %d bytes, want %d", run, got, want)
 		}
 	}
-	sealed, err := log.Seal(t.Context(), "large", true)
+	sealed, err := log.Appender.Seal(t.Context(), "large", true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.DeleteRun(t.Context(), "large"); err != nil {
+	if err := log.Streams.DeleteRun(t.Context(), "large"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := recovery.Restore(t.Context(), log, "large", sealed, nil); err != nil {
@@ -74,7 +74,7 @@ func TestSizeOfALog(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := log.FitRun(t.Context(), "large"); err != nil || limit(t, log, "large") != 8<<30 {
+		if err := log.Streams.FitRun(t.Context(), "large"); err != nil || limit(t, log, "large") != 8<<30 {
 			t.Errorf("fitted it may hold %d bytes, %v", limit(t, log, "large"), err)
 		}
 	}
@@ -84,14 +84,14 @@ func TestSizeOfALog(t *testing.T) {
 func TestNoRoomForALog(t *testing.T) {
 	log := natstest.Log(t)
 	fill(t, log)
-	err := log.EnsureRunFor(t.Context(), "r", runfile.Log{MaxBytes: 8 << 30})
+	err := log.Streams.EnsureRunFor(t.Context(), "r", runfile.Log{MaxBytes: 8 << 30})
 	if !errors.Is(err, eventlog.ErrNoRoom) {
 		t.Errorf("%v, want ErrNoRoom", err)
 	}
 	if _, err := log.Incarnation(t.Context(), "r"); !errors.Is(err, eventlog.ErrNotFound) {
 		t.Errorf("the stream is there: %v", err)
 	}
-	if err := log.EnsureRunFor(t.Context(), "r", runfile.Log{MaxBytes: 64 << 20}); err != nil {
+	if err := log.Streams.EnsureRunFor(t.Context(), "r", runfile.Log{MaxBytes: 64 << 20}); err != nil {
 		t.Errorf("a smaller one: %v", err)
 	}
 }

@@ -32,7 +32,7 @@ func TestStreamsOfAStartingServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	made := make(chan error, 1)
-	go func() { made <- log.EnsureStreams(t.Context()) }()
+	go func() { made <- log.Streams.Ensure(t.Context()) }()
 	select {
 	case err := <-made:
 		t.Fatalf("without JetStream: %v", err)

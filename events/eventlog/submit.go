@@ -35,7 +35,7 @@ type Submission struct {
 // Submit publishes a submission and waits for the intake's answer, and for a quota that is spent until it is not, as long as the
 // context lets it. An error that is not ErrRefused
 // leaves the outcome open: the intake's stream keeps the submissions that reached it, and Submit may be repeated with the same ID.
-func (l *Log) Submit(ctx context.Context, s Submission) (events.IntakeAnswer, error) {
+func (l Submitter) Submit(ctx context.Context, s Submission) (events.IntakeAnswer, error) {
 	var answer events.IntakeAnswer
 	msg, err := l.submissionMessage(ctx, s)
 	if err != nil {
@@ -76,7 +76,7 @@ const answerPatience = 5 * time.Second
 const duplicatePatience = 250 * time.Millisecond
 
 // ask publishes a submission until the intake answers. It repeats only where a repetition states nothing twice.
-func (l *Log) ask(ctx context.Context, msg *nats.Msg, sub *nats.Subscription, repeatable bool) (*nats.Msg, error) {
+func (l Submitter) ask(ctx context.Context, msg *nats.Msg, sub *nats.Subscription, repeatable bool) (*nats.Msg, error) {
 	for {
 		dropped, err := l.publishSubmission(ctx, msg)
 		if err != nil {
@@ -101,7 +101,7 @@ func (l *Log) ask(ctx context.Context, msg *nats.Msg, sub *nats.Subscription, re
 	}
 }
 
-func (l *Log) submissionMessage(ctx context.Context, s Submission) (*nats.Msg, error) {
+func (l Submitter) submissionMessage(ctx context.Context, s Submission) (*nats.Msg, error) {
 	body, err := json.Marshal(s.Data)
 	if err != nil {
 		return nil, fmt.Errorf("submit %s of %s: %w", s.Type, s.Entity, err)
@@ -131,7 +131,7 @@ func (l *Log) submissionMessage(ctx context.Context, s Submission) (*nats.Msg, e
 var intakeKey = strings.TrimPrefix(events.IntakeStream, events.RunStream(""))
 
 // publishSubmission repeats until the intake's stream has the message: the stream de-duplicates by the message's ID. dropped says that it had one of that ID.
-func (l *Log) publishSubmission(ctx context.Context, msg *nats.Msg) (dropped bool, err error) {
+func (l Submitter) publishSubmission(ctx context.Context, msg *nats.Msg) (dropped bool, err error) {
 	for try := 1; ; try++ {
 		attempt, cancel := context.WithTimeout(ctx, requestTimeout)
 		sent := time.Now()
@@ -155,7 +155,7 @@ func (l *Log) publishSubmission(ctx context.Context, msg *nats.Msg) (dropped boo
 // SubmittedBody reads the body of a submission, and fetches it from the store when the submission refers to a blob by its digest. What
 // is wrong with a reference is an events.ErrMalformed, which quotes the reference alone, or an error of package storage:
 // ErrNotFound, ErrCorrupt, ErrTooLarge.
-func (l *Log) SubmittedBody(ctx context.Context, h nats.Header, body []byte) ([]byte, error) {
+func SubmittedBody(ctx context.Context, store storage.Store, h nats.Header, body []byte) ([]byte, error) {
 	if len(h[events.HeaderDataRef]) == 0 {
 		return body, nil
 	}
@@ -169,7 +169,7 @@ func (l *Log) SubmittedBody(ctx context.Context, h nats.Header, body []byte) ([]
 	if ref.Size > maxSubmission {
 		return nil, fmt.Errorf("%s: %w: %d bytes (limit %d)", ref.Key, storage.ErrTooLarge, ref.Size, maxSubmission)
 	}
-	return storage.GetBlob(ctx, l.store, ref)
+	return storage.GetBlob(ctx, store, ref)
 }
 
 // maxSubmission bounds what an outsider may hand in as one fact.
@@ -177,7 +177,7 @@ const maxSubmission = 64 << 20
 
 // AppendOnce puts the event behind whatever link is the last one, unless a link that was written since a moment
 // has its ID: what a repeated delivery states is on the log once. check may refuse the last link (nil: none).
-func (l *Log) AppendOnce(ctx context.Context, e events.Event, since time.Time, check func(last *events.Event) error) (events.Event, error) {
+func (l Appender) AppendOnce(ctx context.Context, e events.Event, since time.Time, check func(last *events.Event) error) (events.Event, error) {
 	var earlier *events.Event
 	stored, _, err := l.AppendLast(ctx, e, func(last *events.Event) error {
 		if last != nil {
@@ -203,7 +203,7 @@ func (l *Log) AppendOnce(ctx context.Context, e events.Event, since time.Time, c
 
 // Behind links an event behind the last link of its chain, unless a link that was written since a moment has its ID: then stated is set. It
 // appends nothing: the append fails where another writer is faster.
-func (l *Log) Behind(ctx context.Context, e events.Event, since time.Time) (linked events.Event, stated bool, err error) {
+func (l Reader) Behind(ctx context.Context, e events.Event, since time.Time) (linked events.Event, stated bool, err error) {
 	e, last, err := l.BehindLast(ctx, e)
 	if err != nil || last == nil {
 		return e, false, err
@@ -214,7 +214,7 @@ func (l *Log) Behind(ctx context.Context, e events.Event, since time.Time) (link
 
 // BehindLast links an event behind the last link of its chain, which it gives too (nil: the event is the first). It appends nothing: the append
 // fails where another writer is faster.
-func (l *Log) BehindLast(ctx context.Context, e events.Event) (linked events.Event, last *events.Event, err error) {
+func (l Reader) BehindLast(ctx context.Context, e events.Event) (linked events.Event, last *events.Event, err error) {
 	link, err := l.Last(ctx, e.Run, e.Type.Kind(), e.Entity)
 	if errors.Is(err, ErrNotFound) {
 		return e, nil, nil
@@ -227,7 +227,7 @@ func (l *Log) BehindLast(ctx context.Context, e events.Event) (linked events.Eve
 }
 
 // linkSince finds the one of the links of a chain, from last back to a moment, that has the ID.
-func (l *Log) linkSince(ctx context.Context, last events.Event, since time.Time, id string) (events.Event, bool, error) {
+func (l Reader) linkSince(ctx context.Context, last events.Event, since time.Time, id string) (events.Event, bool, error) {
 	// Clocks of services may differ from the server's by this much.
 	const skew = time.Minute
 	for link := last; ; {

@@ -21,7 +21,7 @@ import (
 // intake answers submissions as answer says; nil is silence.
 func intake(t *testing.T, log *eventlog.Log, answer func(m jetstream.Msg) *events.IntakeAnswer) {
 	t.Helper()
-	consumer, err := log.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.Intake)[0].ForQueue(topology.Queue{Name: "all", Filter: events.IntakePrefix + ">"}), "")
+	consumer, err := log.Streams.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.Intake)[0].ForQueue(topology.Queue{Name: "all", Filter: events.IntakePrefix + ">"}), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,10 +60,10 @@ func TestSubmit(t *testing.T) {
 		}
 		return &events.IntakeAnswer{ID: "x", Sequence: 7}
 	})
-	if a, err := log.Submit(t.Context(), consumedStep("a")); err != nil || a.ID != "x" || a.Sequence != 7 {
+	if a, err := log.Submitter.Submit(t.Context(), consumedStep("a")); err != nil || a.ID != "x" || a.Sequence != 7 {
 		t.Errorf("answer %+v, %v", a, err)
 	}
-	if _, err := log.Submit(t.Context(), consumedStep("b")); !errors.Is(err, eventlog.ErrRefused) || !strings.Contains(err.Error(), "strange message") {
+	if _, err := log.Submitter.Submit(t.Context(), consumedStep("b")); !errors.Is(err, eventlog.ErrRefused) || !strings.Contains(err.Error(), "strange message") {
 		t.Errorf("a refusal: %v", err)
 	}
 }
@@ -80,13 +80,13 @@ func TestSubmitAfterALostAnswer(t *testing.T) {
 			return &events.IntakeAnswer{Sequence: 7}
 		})
 		began := time.Now()
-		if a, err := log.Submit(t.Context(), consumedStep("a")); err != nil || a.Sequence != 7 {
+		if a, err := log.Submitter.Submit(t.Context(), consumedStep("a")); err != nil || a.Sequence != 7 {
 			t.Errorf("answer %+v, %v", a, err)
 		}
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("it took %s", took)
 		}
-		if a, err := log.Submit(t.Context(), consumedStep("a")); err != nil || a.Sequence != 7 {
+		if a, err := log.Submitter.Submit(t.Context(), consumedStep("a")); err != nil || a.Sequence != 7 {
 			t.Errorf("asked again: %+v, %v", a, err)
 		}
 		if n := asked.Load(); n != 3 {
@@ -103,7 +103,7 @@ func TestSubmitAgainAtOnce(t *testing.T) {
 		intake(t, log, func(jetstream.Msg) *events.IntakeAnswer { return &events.IntakeAnswer{Error: "not now"} })
 		began := time.Now()
 		for range 5 {
-			if _, err := log.Submit(t.Context(), consumedStep("a")); !errors.Is(err, eventlog.ErrRefused) {
+			if _, err := log.Submitter.Submit(t.Context(), consumedStep("a")); !errors.Is(err, eventlog.ErrRefused) {
 				t.Fatal(err)
 			}
 		}
@@ -121,7 +121,7 @@ func TestSubmitWithoutIDIsNotRepeated(t *testing.T) {
 		intake(t, log, func(jetstream.Msg) *events.IntakeAnswer { asked.Add(1); return nil })
 		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 		defer cancel()
-		if _, err := log.Submit(ctx, consumedStep("")); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, eventlog.ErrRefused) {
+		if _, err := log.Submitter.Submit(ctx, consumedStep("")); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, eventlog.ErrRefused) {
 			t.Errorf("without an answer: %v", err)
 		}
 		if n := asked.Load(); n != 1 {
@@ -139,7 +139,7 @@ func TestSubmittedBody(t *testing.T) {
 		if len(m.Data()) > 1000 {
 			return &events.IntakeAnswer{Error: "the body travels inline"}
 		}
-		body, err := log.SubmittedBody(context.Background(), m.Headers(), m.Data())
+		body, err := eventlog.SubmittedBody(context.Background(), log.Store(), m.Headers(), m.Data())
 		if err != nil {
 			return &events.IntakeAnswer{Error: err.Error()}
 		}
@@ -147,7 +147,7 @@ func TestSubmittedBody(t *testing.T) {
 		return &events.IntakeAnswer{}
 	})
 	s := eventlog.Submission{Run: run, Type: events.RolloutAnnotatedType, Entity: "g000001-0", ID: "a", Data: events.RolloutAnnotated{Text: text}}
-	if _, err := log.Submit(t.Context(), s); err != nil {
+	if _, err := log.Submitter.Submit(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	if body := <-bodies; string(body) != `{"text":"`+text+`"}` {
@@ -172,12 +172,12 @@ func TestSubmittedBody(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := log.SubmittedBody(t.Context(), h, body); err == nil {
+			if got, err := eventlog.SubmittedBody(t.Context(), log.Store(), h, body); err == nil {
 				t.Errorf("%s: %q was read", name, got)
 			}
 		})
 	}
-	if _, err := log.SubmittedBody(t.Context(), h, []byte("{")); !errors.Is(err, events.ErrMalformed) {
+	if _, err := eventlog.SubmittedBody(t.Context(), log.Store(), h, []byte("{")); !errors.Is(err, events.ErrMalformed) {
 		t.Errorf("no reference: %v", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 const requestsAtOnce = 32
 
 // Requests are the turns of a run for requests to the server.
-func (l *Log) Requests(run string) slots.Tenant { return l.requests.Tenant(run) }
+func (l Streams) Requests(run string) slots.Tenant { return l.requests.Tenant(run) }
 
 // Kinds of requests: reads may be answered where appends hang, and the other way round.
 const (
@@ -24,8 +24,8 @@ const (
 )
 
 // request makes a request to the server for a run when it is the run's turn.
-func (l *Log) request(ctx context.Context, run, kind string, ask func() (*nats.Msg, error)) (answer *nats.Msg, err error) {
-	if late := l.Requests(run).Kind(kind).Do(ctx, func() bool {
+func (l *core) request(ctx context.Context, run, kind string, ask func() (*nats.Msg, error)) (answer *nats.Msg, err error) {
+	if late := l.requests.Tenant(run).Kind(kind).Do(ctx, func() bool {
 		answer, err = ask()
 		return err == nil
 	}); late != nil {
@@ -35,7 +35,7 @@ func (l *Log) request(ctx context.Context, run, kind string, ask func() (*nats.M
 }
 
 // get asks for a message of a run's stream.
-func (l *Log) get(ctx context.Context, run, subject string, request []byte) (*nats.Msg, error) {
+func (l *core) get(ctx context.Context, run, subject string, request []byte) (*nats.Msg, error) {
 	answer, err := l.request(ctx, run, kindRead, func() (*nats.Msg, error) {
 		asking, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()

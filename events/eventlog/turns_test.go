@@ -22,7 +22,7 @@ func TestRequestsTakeTurns(t *testing.T) {
 			run  string
 			over chan struct{}
 		}
-		l, server := &Log{requests: slots.New(requestsAtOnce)}, make(chan request, large*each+1)
+		l, server := &core{requests: slots.New(requestsAtOnce)}, make(chan request, large*each+1)
 		var mu sync.Mutex
 		served := map[string]int{}
 		counts := func() map[string]int {
@@ -86,7 +86,7 @@ func TestRequestsTakeTurns(t *testing.T) {
 func TestReadsOfAHangingRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hang, read = 5 * time.Second, 10 * time.Millisecond
-		l := &Log{requests: slots.New(requestsAtOnce)}
+		l := &core{requests: slots.New(requestsAtOnce)}
 		stop := make(chan struct{})
 		ask := func(run, kind string, takes time.Duration, err error) {
 			_, _ = l.request(t.Context(), run, kind, func() (*nats.Msg, error) {

@@ -73,7 +73,7 @@ func (a *appends) answered(run string, sent time.Time, err error) {
 const abandoned = time.Minute
 
 // Unanswered lists the streams whose last appends got no answer.
-func (l *Log) Unanswered() []Waiting {
+func (l Streams) Unanswered() []Waiting {
 	a := &l.appends
 	if a.amiss.Load() == 0 {
 		return nil
@@ -93,7 +93,7 @@ func (l *Log) Unanswered() []Waiting {
 }
 
 // Forget takes back what is known of a run's appends: its stream is gone, or has room again although nobody writes.
-func (l *Log) Forget(run string) {
+func (l Streams) Forget(run string) {
 	a := &l.appends
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -102,7 +102,7 @@ func (l *Log) Forget(run string) {
 }
 
 // HasRoom reports whether a run's stream is gone, or has room for an append again.
-func (l *Log) HasRoom(ctx context.Context, run string) (bool, error) {
+func (l Streams) HasRoom(ctx context.Context, run string) (bool, error) {
 	s, err := l.js.Stream(ctx, events.RunStream(run))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return true, nil
@@ -116,10 +116,10 @@ func (l *Log) HasRoom(ctx context.Context, run string) (bool, error) {
 }
 
 // SlowAppends counts appends that took longer than SlowAppend.
-func (l *Log) SlowAppends() int64 { return l.appends.slow.Load() }
+func (l Streams) SlowAppends() int64 { return l.appends.slow.Load() }
 
 // Ask asks the server about the stream of the catalogue: an error says that the log cannot be used now. It waits no longer than the context.
-func (l *Log) Ask(ctx context.Context) (Replication, error) {
+func (l Streams) Ask(ctx context.Context) (Replication, error) {
 	if !l.nc.IsConnected() {
 		return Replication{}, errors.New("the connection to the NATS server is lost")
 	}

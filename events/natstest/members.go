@@ -237,7 +237,7 @@ func (c *Members) Log() *eventlog.Log {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	Eventually(c.t, "the cluster has the streams", func() bool { return log.EnsureStreams(c.t.Context()) == nil })
+	Eventually(c.t, "the cluster has the streams", func() bool { return log.Streams.Ensure(c.t.Context()) == nil })
 	return log
 }
 
@@ -259,7 +259,7 @@ func (c *Members) Leader(log *eventlog.Log, stream string) int {
 func (c *Members) Whole(log *eventlog.Log) {
 	c.t.Helper()
 	Eventually(c.t, "every replica is current", func() bool {
-		all, err := log.Replications(c.t.Context())
+		all, err := log.Streams.Replications(c.t.Context())
 		for _, r := range all {
 			if r.Degraded() != "" || len(r.Behind) > 0 {
 				return false

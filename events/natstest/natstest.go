@@ -69,7 +69,7 @@ func logOver(t testing.TB, store storage.Store) *eventlog.Log {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.EnsureStreams(t.Context()); err != nil {
+	if err := log.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return log

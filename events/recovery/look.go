@@ -71,14 +71,14 @@ const (
 )
 
 // Compare compares the catalogue, the stream and the archive of a run. The error is a server or a store that cannot be asked.
-func Compare(ctx context.Context, log *eventlog.Log, run string, depth Depth) ([]Finding, error) {
+func Compare(ctx context.Context, log eventlog.Archive, run string, depth Depth) ([]Finding, error) {
 	c := comparison{log: log, run: run, depth: depth, findings: []Finding{}}
 	err := c.compare(ctx)
 	return c.findings, err
 }
 
 type comparison struct {
-	log      *eventlog.Log
+	log      eventlog.Archive
 	run      string
 	depth    Depth
 	in       eventlog.Incarnation
@@ -171,7 +171,7 @@ func (c *comparison) segment(ctx context.Context, s events.SegmentSealed, reads 
 	if c.live && s.First <= c.in.LastSeq {
 		differs, err = c.log.Differs(ctx, c.run, []events.SegmentSealed{s})
 	} else {
-		err = readSegment(ctx, c.log, c.run, s)
+		err = readSegment(ctx, c.log.Reader, c.run, s)
 	}
 	switch {
 	case wrong(err):
@@ -185,7 +185,7 @@ func (c *comparison) segment(ctx context.Context, s events.SegmentSealed, reads 
 }
 
 // readSegment reads a whole segment.
-func readSegment(ctx context.Context, log *eventlog.Log, run string, s events.SegmentSealed) error {
+func readSegment(ctx context.Context, log eventlog.Reader, run string, s events.SegmentSealed) error {
 	segment, err := log.ReadSegment(ctx, run, s)
 	for i := 0; err == nil && i < segment.Parts(); i++ {
 		_, err = segment.Part(i)
@@ -232,7 +232,7 @@ func (c *comparison) gaps(ctx context.Context, archived uint64) error {
 }
 
 func (c *comparison) objects(ctx context.Context, sealed []events.SegmentSealed) error {
-	objects, err := VerifyObjects(ctx, c.log, c.run, sealed, nil)
+	objects, err := VerifyObjects(ctx, c.log.Reader, c.run, sealed, nil)
 	for _, text := range objects.Findings {
 		c.find(ObjectLost, "%s", text)
 	}

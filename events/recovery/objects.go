@@ -29,8 +29,8 @@ const readingObjects = 8
 
 // VerifyObjects reads every object again that the events of an archived run refer to, each once, and compares digests: bodies that are
 // too large for the log, what payloads name, and the files of published weights, which their manifests name. Segments that cannot be
-// read are left to [eventlog.Log.VerifyArchive]. The error is a store that cannot be asked. progress, if set, is told of each segment's last sequence.
-func VerifyObjects(ctx context.Context, log *eventlog.Log, run string, sealed []events.SegmentSealed, progress func(seq uint64)) (ObjectsFound, error) {
+// read are left to [eventlog.Archive.Verify]. The error is a store that cannot be asked. progress, if set, is told of each segment's last sequence.
+func VerifyObjects(ctx context.Context, log eventlog.Reader, run string, sealed []events.SegmentSealed, progress func(seq uint64)) (ObjectsFound, error) {
 	c := &objectCheck{store: log.Store(), seen: map[[sha256.Size]byte]bool{}, found: ObjectsFound{Findings: []string{}}}
 	for _, s := range sealed {
 		segment, err := log.ReadSegment(ctx, run, s)
@@ -54,7 +54,7 @@ func VerifyObjects(ctx context.Context, log *eventlog.Log, run string, sealed []
 }
 
 // verifyTail is VerifyObjects of what a stream holds from a sequence on.
-func verifyTail(ctx context.Context, log *eventlog.Log, run string, from uint64) (ObjectsFound, error) {
+func verifyTail(ctx context.Context, log eventlog.Archive, run string, from uint64) (ObjectsFound, error) {
 	c := &objectCheck{store: log.Store(), seen: map[[sha256.Size]byte]bool{}, found: ObjectsFound{Findings: []string{}}}
 	err := log.Records(ctx, run, from, func(r storage.Record) error { return c.part(ctx, run, []storage.Record{r}) })
 	return c.found, err

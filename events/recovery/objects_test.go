@@ -20,7 +20,7 @@ import (
 func recordedObjects(t *testing.T) (*eventlog.Log, []events.SegmentSealed) {
 	t.Helper()
 	log := natstest.Log(t)
-	if err := log.EnsureRun(t.Context(), "r"); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), "r"); err != nil {
 		t.Fatal(err)
 	}
 	tails := map[string]uint64{}
@@ -30,7 +30,7 @@ func recordedObjects(t *testing.T) (*eventlog.Log, []events.SegmentSealed) {
 			t.Fatal(err)
 		}
 		e.Prev = tails[typ.Kind()+entity]
-		stored, _, err := log.Append(t.Context(), e)
+		stored, _, err := log.Appender.Append(t.Context(), e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func recordedObjects(t *testing.T) (*eventlog.Log, []events.SegmentSealed) {
 		t.Fatal(err)
 	}
 	state(events.WeightsPublishedType, "p", events.WeightsPublished{Policy: "p", Version: 1, Manifest: blob(string(manifest))})
-	sealed, err := log.Seal(t.Context(), "r", true)
+	sealed, err := log.Appender.Seal(t.Context(), "r", true)
 	if err != nil || len(sealed) != 1 {
 		t.Fatal(sealed, err)
 	}
@@ -81,7 +81,7 @@ func recordedObjects(t *testing.T) (*eventlog.Log, []events.SegmentSealed) {
 func TestBrokenObjects(t *testing.T) {
 	log, sealed := recordedObjects(t)
 	verify := func() recovery.ObjectsFound {
-		o, err := recovery.VerifyObjects(t.Context(), log, "r", sealed, nil)
+		o, err := recovery.VerifyObjects(t.Context(), log.Reader, "r", sealed, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,17 +26,17 @@ var errFull = errors.New("the segment has all its events")
 // what the catalogue should list. It takes no side where stream and archive differ. alone: see [Restore].
 func Recover(ctx context.Context, log *eventlog.Log, run string, alone func(ctx context.Context, run string) error) (r Report, err error) {
 	r = Report{Run: run, Done: []string{}, Left: []Finding{}}
-	if known, err := knows(ctx, log, run); err != nil || !known {
+	if known, err := knows(ctx, log.Reader, run); err != nil || !known {
 		return r, errors.Join(err, fmt.Errorf("neither log nor store know a run %q: %w", run, eventlog.ErrNotFound))
 	}
-	if r.Found, err = Compare(ctx, log, run, Objects); err != nil || len(r.Found) == 0 {
+	if r.Found, err = Compare(ctx, log.Archive, run, Objects); err != nil || len(r.Found) == 0 {
 		return r, err
 	}
 	has := func(kinds ...Kind) bool {
 		return slices.ContainsFunc(r.Found, func(f Finding) bool { return slices.Contains(kinds, f.Kind) })
 	}
 	if has(SegmentLost) {
-		if err := r.segments(ctx, log); err != nil {
+		if err := r.segments(ctx, log.Archive); err != nil {
 			return r, err
 		}
 	}
@@ -45,12 +45,12 @@ func Recover(ctx context.Context, log *eventlog.Log, run string, alone func(ctx 
 			return r, err
 		}
 	}
-	r.Left, err = Compare(ctx, log, run, Objects)
+	r.Left, err = Compare(ctx, log.Archive, run, Objects)
 	return r, err
 }
 
 // knows reports whether the log or the store has something of a run.
-func knows(ctx context.Context, log *eventlog.Log, run string) (bool, error) {
+func knows(ctx context.Context, log eventlog.Reader, run string) (bool, error) {
 	if !events.ValidRun(run) {
 		return false, nil
 	}
@@ -67,13 +67,13 @@ func knows(ctx context.Context, log *eventlog.Log, run string) (bool, error) {
 }
 
 // segments puts back those of which the stream has all events.
-func (r *Report) segments(ctx context.Context, log *eventlog.Log) error {
+func (r *Report) segments(ctx context.Context, log eventlog.Archive) error {
 	sealed, err := log.Segments(ctx, r.Run)
 	if err != nil {
 		return err
 	}
 	for _, s := range sealed {
-		err := readSegment(ctx, log, r.Run, s)
+		err := readSegment(ctx, log.Reader, r.Run, s)
 		if wrong(err) {
 			err = r.segment(ctx, log, s)
 		}
@@ -84,7 +84,7 @@ func (r *Report) segments(ctx context.Context, log *eventlog.Log) error {
 	return nil
 }
 
-func (r *Report) segment(ctx context.Context, log *eventlog.Log, s events.SegmentSealed) error {
+func (r *Report) segment(ctx context.Context, log eventlog.Archive, s events.SegmentSealed) error {
 	w := storage.NewSegmentWriter(r.Run, s.Previous)
 	next := s.First
 	err := log.Records(ctx, r.Run, s.First, func(record storage.Record) error {
@@ -125,7 +125,7 @@ func (r *Report) stream(ctx context.Context, log *eventlog.Log, alone func(ctx c
 		sealed = stored
 	}
 	for _, s := range sealed {
-		if err := readSegment(ctx, log, r.Run, s); wrong(err) {
+		if err := readSegment(ctx, log.Reader, r.Run, s); wrong(err) {
 			return nil // it is left
 		} else if err != nil {
 			return err
@@ -136,7 +136,7 @@ func (r *Report) stream(ctx context.Context, log *eventlog.Log, alone func(ctx c
 	case err != nil && !errors.Is(err, eventlog.ErrNotFound):
 		return err
 	case err == nil && !hidden && in.LastSeq >= lastOf(sealed):
-		if err := list(ctx, log, r.Run, nil); err != nil {
+		if err := list(ctx, log.Appender, r.Run, nil); err != nil {
 			return err
 		}
 		r.Done = append(r.Done, "the catalogue lists the run again")

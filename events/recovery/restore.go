@@ -25,18 +25,18 @@ func Restore(ctx context.Context, log *eventlog.Log, run string, sealed []events
 	if len(sealed) == 0 {
 		return 0, fmt.Errorf("run %s: nothing of it is archived: %w", run, eventlog.ErrNotFound)
 	}
-	settings, err := archivedSettings(ctx, log, run, sealed[0])
+	settings, err := archivedSettings(ctx, log.Reader, run, sealed[0])
 	if err != nil {
 		return 0, err
 	}
-	from, err := begin(ctx, log, run, settings, sealed)
+	from, err := begin(ctx, log.Restorer, run, settings, sealed)
 	if err != nil {
 		return 0, err
 	}
-	if count, err = fill(ctx, log, run, settings, from, sealed); err != nil {
+	if count, err = fill(ctx, log.Restorer, run, settings, from, sealed); err != nil {
 		return count, fmt.Errorf("restore run %s: %w", run, err)
 	}
-	if err := list(ctx, log, run, sealed); err != nil {
+	if err := list(ctx, log.Appender, run, sealed); err != nil {
 		return count, err
 	}
 	if alone != nil {
@@ -44,11 +44,11 @@ func Restore(ctx context.Context, log *eventlog.Log, run string, sealed []events
 			return count, fmt.Errorf("restore run %s: %w", run, err)
 		}
 	}
-	return count, log.Show(ctx, run)
+	return count, log.Restorer.Show(ctx, run)
 }
 
 // begin sees to it that there is a hidden stream that holds a beginning of the archive and nothing else, and gives its last sequence.
-func begin(ctx context.Context, log *eventlog.Log, run string, settings runfile.Log, sealed []events.SegmentSealed) (last uint64, err error) {
+func begin(ctx context.Context, log eventlog.Restorer, run string, settings runfile.Log, sealed []events.SegmentSealed) (last uint64, err error) {
 	in, hidden, err := log.Look(ctx, run)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		if err := log.MakeHidden(ctx, run, settings); err != nil {
@@ -85,7 +85,7 @@ func begin(ctx context.Context, log *eventlog.Log, run string, settings runfile.
 }
 
 // fill writes what the archive holds behind a sequence.
-func fill(ctx context.Context, log *eventlog.Log, run string, settings runfile.Log, last uint64, sealed []events.SegmentSealed) (count int, err error) {
+func fill(ctx context.Context, log eventlog.Restorer, run string, settings runfile.Log, last uint64, sealed []events.SegmentSealed) (count int, err error) {
 	for i, s := range sealed {
 		if s.Last <= last {
 			continue
@@ -116,7 +116,7 @@ func fill(ctx context.Context, log *eventlog.Log, run string, settings runfile.L
 }
 
 // archivedSettings are the settings of an archived run's log; the defaults where it does not begin with its opening.
-func archivedSettings(ctx context.Context, log *eventlog.Log, run string, first events.SegmentSealed) (settings runfile.Log, err error) {
+func archivedSettings(ctx context.Context, log eventlog.Reader, run string, first events.SegmentSealed) (settings runfile.Log, err error) {
 	e, err := firstEvent(ctx, log, run, first)
 	if errors.Is(err, events.ErrMalformed) || errors.Is(err, events.ErrSubject) || err == nil && e.Type != events.RunOpenedType {
 		return settings, nil
@@ -128,7 +128,7 @@ func archivedSettings(ctx context.Context, log *eventlog.Log, run string, first 
 	return opened.Config.Log, err
 }
 
-func firstEvent(ctx context.Context, log *eventlog.Log, run string, s events.SegmentSealed) (e events.Event, err error) {
+func firstEvent(ctx context.Context, log eventlog.Reader, run string, s events.SegmentSealed) (e events.Event, err error) {
 	segment, err := log.ReadSegment(ctx, run, s)
 	if err != nil {
 		return e, err
@@ -142,7 +142,7 @@ func firstEvent(ctx context.Context, log *eventlog.Log, run string, s events.Seg
 }
 
 // list states in the catalogue what it has lost.
-func list(ctx context.Context, log *eventlog.Log, run string, sealed []events.SegmentSealed) error {
+func list(ctx context.Context, log eventlog.Appender, run string, sealed []events.SegmentSealed) error {
 	for _, t := range []events.Type{events.RunOpenedType, events.RunClosedType} {
 		e, err := log.LastOfType(ctx, run, t, run)
 		if errors.Is(err, eventlog.ErrNotFound) {
@@ -176,7 +176,7 @@ func list(ctx context.Context, log *eventlog.Log, run string, sealed []events.Se
 }
 
 // listWeights lists the last published version of a run's policy.
-func listWeights(ctx context.Context, log *eventlog.Log, run string) error {
+func listWeights(ctx context.Context, log eventlog.Appender, run string) error {
 	cfg, err := log.Config(ctx, run)
 	if err != nil {
 		return nil // a log that does not begin with its opening has no policy
@@ -190,7 +190,7 @@ func listWeights(ctx context.Context, log *eventlog.Log, run string) error {
 
 // ListWeights states in the catalogue that a version of a policy was published, unless it knows of that one or a later one: servers that have it
 // report it.
-func ListWeights(ctx context.Context, log *eventlog.Log, published events.WeightsPublished) error {
+func ListWeights(ctx context.Context, log eventlog.Appender, published events.WeightsPublished) error {
 	known, found, err := log.Published(ctx, events.Catalogue, published.Policy)
 	if err != nil || found && known.Version >= published.Version {
 		return err

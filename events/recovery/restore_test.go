@@ -40,12 +40,12 @@ func newLostRun(t *testing.T, n int) *lostRun {
 	if r.log, err = eventlog.New(natstest.Connect(t, r.server), store); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(r.log.EnsureStreams(t.Context()), r.log.EnsureRun(t.Context(), "r")); err != nil {
+	if err := errors.Join(r.log.Streams.Ensure(t.Context()), r.log.Streams.EnsureRun(t.Context(), "r")); err != nil {
 		t.Fatal(err)
 	}
 	opening := r.event(events.RunOpenedType, "r", events.RunOpened{Config: runfile.DefaultRunConfig()})
 	opening = r.append(opening)
-	if err := r.log.ListRun(t.Context(), opening); err != nil {
+	if err := r.log.Appender.ListRun(t.Context(), opening); err != nil {
 		t.Fatal(err)
 	}
 	for i := range n {
@@ -75,7 +75,7 @@ func (r *lostRun) remark(n int) events.Event {
 
 func (r *lostRun) append(e events.Event) events.Event {
 	r.Helper()
-	stored, _, err := r.log.Append(r.Context(), e)
+	stored, _, err := r.log.Appender.Append(r.Context(), e)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func (r *lostRun) append(e events.Event) events.Event {
 
 func (r *lostRun) seal() {
 	r.Helper()
-	if _, err := r.log.Seal(r.Context(), "r", true); err != nil {
+	if _, err := r.log.Appender.Seal(r.Context(), "r", true); err != nil {
 		r.Fatal(err)
 	}
 	var err error
@@ -95,7 +95,7 @@ func (r *lostRun) seal() {
 
 func (r *lostRun) stream() (records []storage.Record) {
 	r.Helper()
-	err := r.log.Records(r.Context(), "r", 1, func(one storage.Record) error { records = append(records, one); return nil })
+	err := r.log.Archive.Records(r.Context(), "r", 1, func(one storage.Record) error { records = append(records, one); return nil })
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func (r *lostRun) stream() (records []storage.Record) {
 // lose deletes the stream, as no service does.
 func (r *lostRun) lose() {
 	r.Helper()
-	if err := r.log.DeleteRun(r.Context(), "r"); err != nil {
+	if err := r.log.Streams.DeleteRun(r.Context(), "r"); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -114,7 +114,7 @@ func (r *lostRun) lose() {
 func (r *lostRun) rollBack(n int, others ...events.Event) {
 	r.Helper()
 	r.lose()
-	if err := r.log.EnsureRun(r.Context(), "r"); err != nil {
+	if err := r.log.Streams.EnsureRun(r.Context(), "r"); err != nil {
 		r.Fatal(err)
 	}
 	put := func(m *nats.Msg) {
@@ -190,7 +190,7 @@ func TestRestoreBesideServices(t *testing.T) {
 		go func() {
 			var ids []string
 			for n := 10_000 * (w + 1); ctx.Err() == nil; n++ {
-				if stored, _, err := log.Append(ctx, r.remark(n)); err == nil {
+				if stored, _, err := log.Appender.Append(ctx, r.remark(n)); err == nil {
 					ids = append(ids, stored.ID)
 					appended.Add(1)
 				}
@@ -214,7 +214,7 @@ func TestRestoreBesideServices(t *testing.T) {
 		}
 	}
 	r.state("open")
-	if findings, err := recovery.Compare(t.Context(), r.log, "r", recovery.Objects); err != nil || len(findings) > 0 {
+	if findings, err := recovery.Compare(t.Context(), r.log.Archive, "r", recovery.Objects); err != nil || len(findings) > 0 {
 		t.Errorf("%v, %v", findings, err)
 	}
 }
@@ -244,7 +244,7 @@ func TestHiddenWhileItIsRestored(t *testing.T) {
 	if runs, err := r.log.Runs(t.Context()); err != nil || len(runs) > 0 {
 		t.Errorf("services see %v, %v", runs, err)
 	}
-	if _, _, err := r.another().Append(t.Context(), r.remark(99)); !errors.Is(err, eventlog.ErrRestoring) {
+	if _, _, err := r.another().Appender.Append(t.Context(), r.remark(99)); !errors.Is(err, eventlog.ErrRestoring) {
 		t.Errorf("an append: %v", err)
 	}
 	seen := 0
@@ -257,7 +257,7 @@ func TestHiddenWhileItIsRestored(t *testing.T) {
 	if seen != len(r.records) {
 		t.Errorf("%d events are read from the archive, want %d", seen, len(r.records))
 	}
-	if err := r.log.ForgetRun(t.Context(), "r", "test"); !errors.Is(err, eventlog.ErrRestoring) {
+	if err := r.log.Appender.ForgetRun(t.Context(), "r", "test"); !errors.Is(err, eventlog.ErrRestoring) {
 		t.Errorf("its archive is given up: %v", err)
 	}
 	n, err := recovery.Restore(t.Context(), r.another(), "r", r.sealed, nil)
@@ -286,7 +286,7 @@ func TestRestoreOfAFork(t *testing.T) {
 			if n := len(r.stream()); n != before {
 				t.Errorf("the stream has %d events, and had %d", n, before)
 			}
-			findings, err := recovery.Compare(t.Context(), r.log, "r", recovery.Objects)
+			findings, err := recovery.Compare(t.Context(), r.log.Archive, "r", recovery.Objects)
 			if err != nil || !slices.ContainsFunc(findings, func(f recovery.Finding) bool {
 				return f.Kind == recovery.Fork && strings.Contains(f.Found, "sequence 11:")
 			}) {
@@ -308,7 +308,7 @@ func TestSealBehindAFork(t *testing.T) {
 		fork = append(fork, r.remark(100+i))
 	}
 	r.rollBack(10, fork...)
-	if made, err := r.another().Seal(t.Context(), "r", true); !errors.Is(err, eventlog.ErrForked) || len(made) > 0 {
+	if made, err := r.another().Appender.Seal(t.Context(), "r", true); !errors.Is(err, eventlog.ErrForked) || len(made) > 0 {
 		t.Errorf("sealed: %v, %v", made, err)
 	}
 }
@@ -319,7 +319,7 @@ func TestStreamIsRolledBack(t *testing.T) {
 	r.rollBack(10)
 	r.state(eventlog.StateBehind)
 	for range 2 {
-		if _, _, err := r.another().Append(t.Context(), r.remark(99)); !errors.Is(err, eventlog.ErrBehind) {
+		if _, _, err := r.another().Appender.Append(t.Context(), r.remark(99)); !errors.Is(err, eventlog.ErrBehind) {
 			t.Errorf("an append: %v", err)
 		}
 	}
@@ -328,7 +328,7 @@ func TestStreamIsRolledBack(t *testing.T) {
 		t.Errorf("%+v, %v", report, err)
 	}
 	r.archived()
-	if _, _, err := r.another().Append(t.Context(), r.remark(99)); err != nil {
+	if _, _, err := r.another().Appender.Append(t.Context(), r.remark(99)); err != nil {
 		t.Error(err)
 	}
 }
@@ -337,7 +337,7 @@ func TestStreamIsRolledBack(t *testing.T) {
 func TestAppendToAStreamThatWasMadeAgain(t *testing.T) {
 	r := newLostRun(t, 5)
 	late := r.another()
-	if _, _, err := late.Append(t.Context(), r.remark(50)); err != nil {
+	if _, _, err := late.Appender.Append(t.Context(), r.remark(50)); err != nil {
 		t.Fatal(err)
 	}
 	r.seal()
@@ -355,7 +355,7 @@ func TestAppendToAStreamThatWasMadeAgain(t *testing.T) {
 	if err := conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := late.Append(t.Context(), e)
+	_, _, err := late.Appender.Append(t.Context(), e)
 	if restored := <-swapped; restored != nil {
 		t.Fatal(restored)
 	}

@@ -279,7 +279,7 @@ var Isolations = []string{"namespaces", "landlock", "none"}
 // ErrNoTask means that a run knows no task of that name.
 var ErrNoTask = errors.New("unknown task")
 
-// Task finds a task of the configuration by name: ErrNoTask. Queries are tasks too; eventlog.Log.Task finds both.
+// Task finds a task of the configuration by name: ErrNoTask. Queries are tasks too; eventlog.Reader.Task finds both.
 func (c *RunConfig) Task(name string) (TaskSpec, error) {
 	i := slices.IndexFunc(c.Tasks, func(t TaskSpec) bool { return t.Name == name })
 	if i < 0 {

@@ -78,7 +78,7 @@ func KnownOf(books *books.Run, rollout string) *Known {
 }
 
 // Read reads a rollout's chains and its trajectory file.
-func Read(ctx context.Context, log *eventlog.Log, run, rollout string, most Bounds) (*Episode, error) {
+func Read(ctx context.Context, log eventlog.Reader, run, rollout string, most Bounds) (*Episode, error) {
 	if !runfile.ValidToken(rollout) {
 		return nil, ErrUnknown
 	}

@@ -118,13 +118,13 @@ func (a *activations) reach(end uint64) {
 var readAgain = retry.Policy{First: time.Second, Most: 30 * time.Second}
 
 // FollowVersions learns from the log which versions servers serve, until the context ends. Several may do so at once.
-func (f *Fleet) FollowVersions(ctx context.Context, log *eventlog.Log) {
+func (f *Fleet) FollowVersions(ctx context.Context, log eventlog.Reader) {
 	_ = readAgain.Keep(ctx, func() (bool, error) { return false, f.activations.follow(ctx, log) }, func(err error, wait time.Duration) {
 		f.opts.Logger.Warn("versions of inference servers unavailable", "retry_in", wait.Round(time.Millisecond), "error", err)
 	})
 }
 
-func (a *activations) follow(ctx context.Context, log *eventlog.Log) error {
+func (a *activations) follow(ctx context.Context, log eventlog.Reader) error {
 	in, err := log.Incarnation(ctx, events.Catalogue)
 	if err != nil {
 		return err

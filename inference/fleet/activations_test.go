@@ -235,7 +235,7 @@ func TestVersionsAreRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := log.AppendLast(t.Context(), e, func(*events.Event) error { return nil }); err != nil {
+		if _, _, err := log.Appender.AppendLast(t.Context(), e, func(*events.Event) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -246,7 +246,7 @@ func TestVersionsAreRead(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
-		f.FollowVersions(ctx, log)
+		f.FollowVersions(ctx, log.Reader)
 		close(ended)
 	}()
 	c := call("x", 1, "a")

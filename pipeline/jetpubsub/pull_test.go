@@ -99,7 +99,7 @@ func TestFreeProcessTakesTheMessage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := b.log.Append(t.Context(), e); err != nil {
+			if _, _, err := b.log.Appender.Append(t.Context(), e); err != nil {
 				t.Fatal(err)
 			}
 			select {

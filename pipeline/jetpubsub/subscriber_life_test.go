@@ -197,7 +197,7 @@ func TestStreamGoneEndsTheSubscription(t *testing.T) {
 	receive(t, messages).Ack()
 	natstest.Eventually(t, "it is acknowledged", func() bool { return consumerInfo(t, b.log, "gone").NumAckPending == 0 })
 	deleted.Store(true)
-	if err := b.log.DeleteRun(t.Context(), "gone"); err != nil {
+	if err := b.log.Streams.DeleteRun(t.Context(), "gone"); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -213,7 +213,7 @@ func TestStreamGoneEndsTheSubscription(t *testing.T) {
 func TestVerdicts(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		b := newBench(t)
-		if err := b.log.EnsureStreams(t.Context()); err != nil {
+		if err := b.log.Streams.Ensure(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		fill(t, b.log, "verdict", 1)

@@ -23,7 +23,7 @@ const patience = 2 * time.Minute
 // fill puts n events on a run's stream.
 func fill(t testing.TB, log *eventlog.Log, run string, n int) {
 	t.Helper()
-	if err := log.EnsureRun(t.Context(), run); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	for i := range n {
@@ -31,7 +31,7 @@ func fill(t testing.TB, log *eventlog.Log, run string, n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := log.Append(t.Context(), e); err != nil {
+		if _, _, err := log.Appender.Append(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -79,7 +79,7 @@ func (w *Work) End(failure string) {
 }
 
 // Stamp gives events that are about to be stated their trace context: that of the work, or of the rollout that they are of.
-func Stamp(ctx context.Context, log *eventlog.Log, facts []events.Event) {
+func Stamp(ctx context.Context, log eventlog.Reader, facts []events.Event) {
 	parent := Parent(ctx)
 	w, _ := ctx.Value(workKey{}).(*Work)
 	chains := map[string]string{}
@@ -97,7 +97,7 @@ func Stamp(ctx context.Context, log *eventlog.Log, facts []events.Event) {
 }
 
 // within is the trace context of a rollout's event: the work's own where that is in the rollout's trace, as it mostly is.
-func (w *Work) within(ctx context.Context, log *eventlog.Log, fact events.Event, parent string) string {
+func (w *Work) within(ctx context.Context, log eventlog.Reader, fact events.Event, parent string) string {
 	if about, _ := ctx.Value(subjectKey{}).(Subject); !about.submitted && about.Run == fact.Run && about.Rollout == fact.Entity {
 		return parent
 	}
@@ -122,7 +122,7 @@ func Stated(ctx context.Context, facts []events.Event) {
 }
 
 // StampDecision gives a decided event its trace context: the start of a rollout, and what is of no rollout, begin a trace.
-func (t *Tracing) StampDecision(ctx context.Context, log *eventlog.Log, fact *events.Event) {
+func (t *Tracing) StampDecision(ctx context.Context, log eventlog.Reader, fact *events.Event) {
 	begun := Begin(fact.ID, fact.DecidedAt)
 	if ofRollout(*fact) && fact.Prev > 0 {
 		if t == nil {

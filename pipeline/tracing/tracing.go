@@ -31,7 +31,7 @@ import (
 type Options struct {
 	// Endpoint is the base URL of a collector; "" is that of the standard variables, and where these name none there is no tracing.
 	Endpoint string
-	Log      *eventlog.Log
+	Log      eventlog.Reader
 	Logger   *slog.Logger
 	Metrics  prometheus.Registerer // nil: none
 	Instance string
@@ -40,7 +40,7 @@ type Options struct {
 
 // Tracing sends spans to a collector. A nil Tracing is off and costs nothing.
 type Tracing struct {
-	log       *eventlog.Log
+	log       eventlog.Reader
 	processor sdktrace.SpanProcessor
 	sampler   sdktrace.Sampler
 	instance  string

@@ -54,7 +54,7 @@ func alone(t *testing.T) {
 
 func begin(t *testing.T, log *eventlog.Log, endpoint string, to *lines) *tracing.Tracing {
 	t.Helper()
-	tr, err := tracing.New(t.Context(), tracing.Options{Endpoint: endpoint, Log: log, Logger: slog.New(slog.NewTextHandler(to, nil)), Instance: "here"})
+	tr, err := tracing.New(t.Context(), tracing.Options{Endpoint: endpoint, Log: log.Reader, Logger: slog.New(slog.NewTextHandler(to, nil)), Instance: "here"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,11 +83,11 @@ func TestOneTrace(t *testing.T) {
 
 			started := servicetest.Event(t, "r", events.RolloutStartedType, rollout, "0", events.RolloutStarted{Group: "g000001", Task: "a", Deadline: time.Now().Add(time.Hour)})
 			started.DecidedAt = time.Now()
-			sampler.StampDecision(t.Context(), log, &started)
+			sampler.StampDecision(t.Context(), log.Reader, &started)
 			last := servicetest.Append(t, log, started)
 			work := func(tr *tracing.Tracing, service string, facts ...events.Event) {
 				ctx, w := tr.Start(t.Context(), input(service, last))
-				tracing.Stamp(ctx, log, facts)
+				tracing.Stamp(ctx, log.Reader, facts)
 				for i, f := range facts {
 					f.Source = service
 					last = servicetest.Append(t, log, f)
@@ -165,7 +165,7 @@ func TestSubmittedRollout(t *testing.T) {
 		ctx, w := tr.Start(t.Context(), in)
 		facts := []events.Event{fact}
 		facts[0].Prev = last.Seq
-		tracing.Stamp(ctx, log, facts)
+		tracing.Stamp(ctx, log.Reader, facts)
 		last = servicetest.Append(t, log, facts[0])
 		tracing.Stated(ctx, []events.Event{last})
 		w.End("")
@@ -200,12 +200,12 @@ func TestBatchLinks(t *testing.T) {
 	for i := range 200 {
 		started := servicetest.Event(t, "r", events.RolloutStartedType, fmt.Sprint("g000001-", i), "0", events.RolloutStarted{Group: "g000001", Task: "a"})
 		started.DecidedAt = time.Now()
-		tr.StampDecision(t.Context(), log, &started)
+		tr.StampDecision(t.Context(), log.Reader, &started)
 		batch.Rollouts = append(batch.Rollouts, servicetest.Append(t, log, started).Entity)
 	}
 	ready := servicetest.Event(t, "r", events.BatchReadyType, "trainer", "1", batch)
 	ready.DecidedAt = time.Now()
-	tr.StampDecision(t.Context(), log, &ready)
+	tr.StampDecision(t.Context(), log.Reader, &ready)
 	tr.Decided("trainerfeeder", servicetest.Append(t, log, ready))
 	tr.Close()
 	var whole collector.Span
@@ -238,7 +238,7 @@ func TestOff(t *testing.T) {
 			t.Error("a process that traces nothing does not carry the trace on")
 		}
 		facts := []events.Event{{Run: "r", Type: events.TurnSampledType, Entity: "g000001-0"}}
-		tracing.Stamp(ctx, nil, facts) // which asks no log
+		tracing.Stamp(ctx, eventlog.Reader{}, facts) // which asks no log
 		tracing.Stated(ctx, facts)
 		if tracing.Read(facts[0].TraceParent).TraceID() != in.Parent.TraceID() {
 			t.Errorf("traceparent %q", facts[0].TraceParent)

@@ -128,7 +128,7 @@ func TestNoBaselineWithoutNeed(t *testing.T) {
 func TestReplayComesToTheSameBaselines(t *testing.T) {
 	for _, forged := range []bool{false, true} {
 		log := natstest.Log(t)
-		if err := log.EnsureRun(t.Context(), testRun); err != nil {
+		if err := log.Streams.EnsureRun(t.Context(), testRun); err != nil {
 			t.Fatal(err)
 		}
 		l := newLog(t, remembering)
@@ -157,7 +157,7 @@ func TestReplayComesToTheSameBaselines(t *testing.T) {
 		}
 		var differences []pipeline.Difference
 		again := pipeline.Verification{
-			Log: log, Run: testRun, Deciders: map[string]map[string]pipeline.Decider{topology.AdvantageCalculator: {"": d}},
+			Log: log.Reader, Run: testRun, Deciders: map[string]map[string]pipeline.Decider{topology.AdvantageCalculator: {"": d}},
 			Report: func(d pipeline.Difference) { differences = append(differences, d) },
 		}
 		checked, err := again.Verify(t.Context())
@@ -176,7 +176,7 @@ func record(t *testing.T, log *eventlog.Log, l *decidertest.Log) {
 		if e.Type == events.GroupCompletedType {
 			e.Source, e.AsOf, e.DecidedAt = topology.AdvantageCalculator, e.Seq-1, e.Time
 		}
-		stored, _, err := log.Append(t.Context(), e)
+		stored, _, err := log.Appender.Append(t.Context(), e)
 		if err != nil {
 			t.Fatal(err)
 		}

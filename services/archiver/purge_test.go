@@ -66,7 +66,7 @@ func TestRunOfManyTimesItsStream(t *testing.T) {
 			if typ.Routed() {
 				e.Route = "pool-shell"
 			}
-			stored, _, err := log.Append(t.Context(), e)
+			stored, _, err := log.Appender.Append(t.Context(), e)
 			if err != nil {
 				t.Fatalf("after %d bytes: %v", total, err)
 			}
@@ -128,7 +128,7 @@ func TestRunOfManyTimesItsStream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+		if findings, err := log.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 			t.Errorf("%v: %v", err, findings)
 		}
 	})

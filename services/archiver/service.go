@@ -24,8 +24,9 @@ const slots = 2
 // Service consumes batch_ready, as the sign that a run goes on, and the catalogue's run_closed, as closed runs are served by
 // nobody, and emits segment_sealed, and purged in an open run.
 type Service struct {
-	log    *eventlog.Log
-	logger *slog.Logger
+	log     eventlog.Archive
+	streams eventlog.Streams
+	logger  *slog.Logger
 
 	mu sync.Mutex
 	// purged is how much an open run's stream held when events had left it, or could not.
@@ -34,7 +35,7 @@ type Service struct {
 
 // Run is the service.
 func Run(ctx context.Context, env pipeline.Env) error {
-	s := &Service{log: env.Log, logger: env.Logger, purged: map[string]int64{}}
+	s := &Service{log: env.Log.Archive, streams: env.Log.Streams, logger: env.Logger, purged: map[string]int64{}}
 	sizes, err := newStored(env.Metrics)
 	if err != nil {
 		return err
@@ -89,7 +90,7 @@ func (s *Service) settle(ctx context.Context, run string, delivered uint64) erro
 	s.mu.Lock()
 	delete(s.purged, run)
 	s.mu.Unlock()
-	stay, err := s.log.RemoveConsumers(ctx, run)
+	stay, err := s.streams.RemoveConsumers(ctx, run)
 	s.log.Release(run)
 	if err == nil && stay > 0 {
 		err = errServed

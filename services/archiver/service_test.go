@@ -23,7 +23,7 @@ import (
 func TestClosedRun(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
-		if err := log.EnsureRun(t.Context(), "r"); err != nil {
+		if err := log.Streams.EnsureRun(t.Context(), "r"); err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
@@ -63,7 +63,7 @@ func TestConsumersOfAClosedRunGo(t *testing.T) {
 		consumers := map[events.Type]jetstream.Consumer{}
 		specs := topology.ConsumersOf(topology.Scorer)
 		for _, spec := range specs {
-			c, err := log.EnsureConsumer(t.Context(), spec.For("r", ""), "")
+			c, err := log.Streams.EnsureConsumer(t.Context(), spec.For("r", ""), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +104,7 @@ func TestConsumersOfAClosedRunGo(t *testing.T) {
 		if left := names(); len(left) > 0 {
 			t.Errorf("nobody uses %v", left)
 		}
-		if _, err := log.EnsureConsumer(t.Context(), specs[0].For("r", ""), ""); !errors.Is(err, eventlog.ErrClosed) {
+		if _, err := log.Streams.EnsureConsumer(t.Context(), specs[0].For("r", ""), ""); !errors.Is(err, eventlog.ErrClosed) {
 			t.Errorf("who makes a consumer of a closed run is told %v", err)
 		}
 		stop()
@@ -122,7 +122,7 @@ func TestOpenRunIsArchived(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := log.EnsureStreams(t.Context()); err != nil {
+		if err := log.Streams.Ensure(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		cfg := runfile.DefaultRunConfig()
@@ -159,7 +159,7 @@ func TestOpenRunIsArchived(t *testing.T) {
 		if again, err := log.Segments(t.Context(), "r"); err != nil || len(again) != len(sealed) {
 			t.Errorf("%v: %d segments where there were %d", err, len(again), len(sealed))
 		}
-		if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+		if findings, err := log.Archive.Verify(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 			t.Errorf("%v: %v", err, findings)
 		}
 		stop()
@@ -183,7 +183,7 @@ func TestDeletedRunEndsItsRounds(t *testing.T) {
 			ended <- Run(ctx, pipeline.Env{Log: log, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Instance: "a"})
 		}()
 		time.Sleep(time.Minute)
-		if err := log.DeleteRun(t.Context(), "gone"); err != nil {
+		if err := log.Streams.DeleteRun(t.Context(), "gone"); err != nil {
 			t.Fatal(err)
 		}
 		last := note(t, log, "r", 0)
@@ -201,7 +201,7 @@ func TestDeletedRunEndsItsRounds(t *testing.T) {
 // open opens a run as the intake does: on its own stream, then in the catalogue.
 func open(t *testing.T, log *eventlog.Log, run string, cfg runfile.RunConfig) {
 	t.Helper()
-	if err := log.EnsureRunFor(t.Context(), run, cfg.Log); err != nil {
+	if err := log.Streams.EnsureRunFor(t.Context(), run, cfg.Log); err != nil {
 		t.Fatal(err)
 	}
 	for _, on := range []string{run, events.Catalogue} {
@@ -209,7 +209,7 @@ func open(t *testing.T, log *eventlog.Log, run string, cfg runfile.RunConfig) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := log.Append(t.Context(), e); err != nil {
+		if _, _, err := log.Appender.Append(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -222,7 +222,7 @@ func note(t *testing.T, log *eventlog.Log, run string, n int) uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored, _, err := log.Append(t.Context(), e)
+	stored, _, err := log.Appender.Append(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func state(t *testing.T, log *eventlog.Log, on string, typ events.Type, prev uin
 		t.Fatal(err)
 	}
 	e.Prev = prev
-	stored, _, err := log.Append(t.Context(), e)
+	stored, _, err := log.Appender.Append(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func brim(t *testing.T, log *eventlog.Log) {
 			if e.Prev = prev; typ.Routed() {
 				e.Route = "pool-shell"
 			}
-			stored, _, err := log.Append(t.Context(), e)
+			stored, _, err := log.Appender.Append(t.Context(), e)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,7 +62,7 @@ func stated(t *testing.T, log *eventlog.Log) events.LogPurged {
 		if said, err = events.Data[events.LogPurged](last); err != nil {
 			t.Fatal(err)
 		}
-		if fact, err := log.PurgedFact(t.Context(), "r"); err == nil && fact == nil {
+		if fact, err := log.Archive.PurgedFact(t.Context(), "r"); err == nil && fact == nil {
 			return said
 		}
 	}
@@ -81,7 +81,7 @@ func TestPurgesWithoutAnAnswer(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := log.EnsureStreams(t.Context()); err != nil {
+				if err := log.Streams.Ensure(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				brim(t, log)
@@ -106,10 +106,10 @@ func TestPurgedAndNotStated(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
 		brim(t, log)
-		if _, err := log.Seal(t.Context(), "r", true); err != nil {
+		if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := log.PurgeEnded(t.Context(), "r"); err != nil || n == 0 {
+		if n, err := log.Archive.PurgeEnded(t.Context(), "r"); err != nil || n == 0 {
 			t.Fatalf("%d rollouts, %v", n, err)
 		}
 		a := &killed{t: t, log: log}

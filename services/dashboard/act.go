@@ -47,7 +47,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), intakeTime)
 	defer cancel()
-	_, err := d.log.Submit(ctx, eventlog.Submission{Run: run, Type: statement.typ, Entity: run, Data: statement.data, ID: nats.NewInbox()[7:], Source: "dashboard"})
+	_, err := d.intake.Submit(ctx, eventlog.Submission{Run: run, Type: statement.typ, Entity: run, Data: statement.data, ID: nats.NewInbox()[7:], Source: "dashboard"})
 	switch {
 	case errors.Is(err, eventlog.ErrRefused):
 		return &refusal{http.StatusConflict, clip(err.Error(), 1000)}

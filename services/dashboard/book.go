@@ -14,7 +14,7 @@ import (
 // book is what is folded of one stream. All open pages share it, and it follows the log only while somebody holds it and is told what comes: it goes on from
 // where it stopped when the next one comes.
 type book[S any] struct {
-	log   *eventlog.Log
+	log   eventlog.Reader
 	run   string
 	until uint64 // the last sequence that is folded; 0: all that come
 	fresh func() *S
@@ -39,7 +39,7 @@ type book[S any] struct {
 // errReached ends the reading of a book that shows the past.
 var errReached = errors.New("reached")
 
-func newBook[S any](log *eventlog.Log, run string, until uint64, fresh func() *S, apply func(*S, events.Event) error) *book[S] {
+func newBook[S any](log eventlog.Reader, run string, until uint64, fresh func() *S, apply func(*S, events.Event) error) *book[S] {
 	done := make(chan struct{})
 	close(done)
 	return &book[S]{log: log, run: run, until: until, fresh: fresh, apply: apply, state: fresh(), done: done}

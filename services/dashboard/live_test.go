@@ -174,10 +174,10 @@ func TestReplacedRun(t *testing.T) {
 	d.openRun()
 	servicetest.StartRollout(t, d.log, "live", "g000001-0", "fix")
 	d.has("/runs/live", "g000001-0")
-	if err := d.log.DeleteRun(t.Context(), "live"); err != nil {
+	if err := d.log.Streams.DeleteRun(t.Context(), "live"); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.log.EnsureRun(t.Context(), "live"); err != nil {
+	if err := d.log.Streams.EnsureRun(t.Context(), "live"); err != nil {
 		t.Fatal(err)
 	}
 	d.state(events.RunOpenedType, "live", "0", events.RunOpened{Config: servicetest.Config("fix")})

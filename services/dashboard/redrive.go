@@ -48,7 +48,7 @@ func (d *Dashboard) redrive(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	s, err := d.submission(ctx, l)
 	if err == nil {
-		_, err = d.log.Submit(ctx, s)
+		_, err = d.intake.Submit(ctx, s)
 	}
 	switch {
 	case errors.Is(err, eventlog.ErrRefused), storage.IsUnusable(err), errors.Is(err, events.ErrMalformed):

@@ -187,7 +187,7 @@ func (d *Dashboard) conversation(ctx context.Context, run string, r books.Rollou
 }
 
 // stated is the fact of a type that a rollout has one of.
-func stated[T any](ctx context.Context, log *eventlog.Log, run string, typ events.Type, rollout string) (T, error) {
+func stated[T any](ctx context.Context, log eventlog.Reader, run string, typ events.Type, rollout string) (T, error) {
 	e, err := log.LastOfType(ctx, run, typ, rollout)
 	if err != nil {
 		var none T

@@ -120,7 +120,7 @@ func TestArchivesAreNotSearched(t *testing.T) {
 	run := d.golden("../../tests/golden/testdata/v1.zip")
 	path := "/runs/" + run + "/search?words=the"
 	d.has(path, " rollouts have the words.", "<mark>")
-	if err := d.log.DeleteRun(t.Context(), run); err != nil {
+	if err := d.log.Streams.DeleteRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	if w := d.ask(path); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "Nothing was looked at") {

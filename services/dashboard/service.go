@@ -21,6 +21,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/nats-io/nats.go"
 	"github.com/rondo-rl/rondo/evaluation"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
@@ -37,7 +38,9 @@ const (
 // Dashboard is an http.Handler. It keeps folds of the log, which may be lost at any moment.
 type Dashboard struct {
 	ctx       context.Context
-	log       *eventlog.Log
+	log       eventlog.Reader
+	intake    eventlog.Submitter
+	nc        *nats.Conn
 	logger    *slog.Logger
 	keys      keys
 	shelf     *shelf[runState]
@@ -71,9 +74,9 @@ func New(ctx context.Context, env pipeline.Env, access Access, tokenText func(id
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
 	d := &Dashboard{
-		ctx: ctx, log: env.Log, logger: env.Logger, keys: newKeys(access), shelf: newShelf(ctx, env.Log, newRunState, (*runState).apply),
-		catalogue: newShelf(ctx, env.Log, newCatalogue, (*catalogue).apply), fleet: hear(ctx, env),
-		evals: newShelf(ctx, env.Log, evaluation.NewRecorded, (*evaluation.Recorded).Take), figures: figures,
+		ctx: ctx, log: env.Log.Reader, intake: env.Log.Submitter, nc: env.Log.Conn(), logger: env.Logger, keys: newKeys(access), shelf: newShelf(ctx, env.Log.Reader, newRunState, (*runState).apply),
+		catalogue: newShelf(ctx, env.Log.Reader, newCatalogue, (*catalogue).apply), fleet: hear(ctx, env),
+		evals: newShelf(ctx, env.Log.Reader, evaluation.NewRecorded, (*evaluation.Recorded).Take), figures: figures,
 		streams: make(chan struct{}, maxStreams), reads: make(chan struct{}, maxReads), mux: http.NewServeMux(), pages: pages,
 		patience: patience, searchTime: searchTime, tokenText: tokenText, etag: `"` + rand.Text() + `"`,
 	}
@@ -144,7 +147,7 @@ func (d *Dashboard) asset(next http.Handler) http.Handler {
 }
 
 func (d *Dashboard) health(w http.ResponseWriter, _ *http.Request) {
-	if !d.log.Conn().IsConnected() {
+	if !d.nc.IsConnected() {
 		http.Error(w, "not connected to NATS", http.StatusServiceUnavailable)
 		return
 	}

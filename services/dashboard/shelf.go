@@ -28,7 +28,7 @@ type place struct {
 // shelf keeps books: of runs, or of the catalogue.
 type shelf[S any] struct {
 	ctx   context.Context // ends all followers
-	log   *eventlog.Log
+	log   eventlog.Reader
 	fresh func(run string) *S
 	apply func(*S, events.Event) error
 
@@ -37,7 +37,7 @@ type shelf[S any] struct {
 	clock uint64
 }
 
-func newShelf[S any](ctx context.Context, log *eventlog.Log, fresh func(run string) *S, apply func(*S, events.Event) error) *shelf[S] {
+func newShelf[S any](ctx context.Context, log eventlog.Reader, fresh func(run string) *S, apply func(*S, events.Event) error) *shelf[S] {
 	return &shelf[S]{ctx: ctx, log: log, fresh: fresh, apply: apply, books: map[place]*book[S]{}}
 }
 

@@ -24,12 +24,13 @@ const slots = 2
 // Service consumes the server's max-deliveries and termination advisories, and emits dead_lettered and
 // rollout_failed.
 type Service struct {
-	log *eventlog.Log
+	log eventlog.Reader
+	js  jetstream.JetStream
 }
 
 // Run is the service.
 func Run(ctx context.Context, env pipeline.Env) error {
-	s := &Service{log: env.Log}
+	s := &Service{log: env.Log.Reader, js: env.Log.JetStream()}
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.DeadLetters, Slots: slots, Handle: s.Handle})
 }
 
@@ -80,7 +81,7 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 // recordSubmission records a submission after its last delivery, and deletes it from the intake's stream when the dead letter is on the log: a
 // work queue keeps a message that nobody acknowledges for ever.
 func (s *Service) recordSubmission(ctx context.Context, m pipeline.Message, a advisory, letter events.DeadLettered) ([]events.Event, error) {
-	submissions, err := s.log.JetStream().Stream(ctx, events.IntakeStream)
+	submissions, err := s.js.Stream(ctx, events.IntakeStream)
 	if err != nil {
 		return nil, fmt.Errorf("look up the intake's stream: %w", err)
 	}

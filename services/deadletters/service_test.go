@@ -39,7 +39,7 @@ func consumer(t *testing.T, log *eventlog.Log, service string, n int) jetstream.
 	if spec.Shared() {
 		spec = spec.ForQueue(topology.Queue{Name: "all", Filter: events.IntakePrefix + ">"})
 	}
-	c, err := log.EnsureConsumer(t.Context(), spec, "pool-shell")
+	c, err := log.Streams.EnsureConsumer(t.Context(), spec, "pool-shell")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestUndeliverableSubmission(t *testing.T) {
 // advisories; none of them holds up the others.
 func TestAdvisoriesThatMeanNothing(t *testing.T) {
 	log := house(t)
-	s := &Service{log: log}
+	s := &Service{log: log.Reader, js: log.JetStream()}
 	var letters []events.Event
 	handle := func(text string) error {
 		facts, err := s.Handle(t.Context(), pipeline.Message{Data: []byte(text), Time: time.Now()})
@@ -222,7 +222,7 @@ func TestAdvisoryTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Service{log: log}
+	s := &Service{log: log.Reader, js: log.JetStream()}
 	for range 2 {
 		if _, err := s.Handle(t.Context(), pipeline.Message{Subject: advisory.Subject, Data: advisory.Data, Time: advisory.Time}); err != nil {
 			t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/inference/fleet"
-	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/gateway/dialects"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -85,7 +84,7 @@ func (g *Gateway) stateTurn(ctx context.Context, t *tenant, ro *rollout, id stri
 		return err
 	}
 	fact.Route, fact.Source = runfile.RouteFinal, topology.ToolRunner
-	_, adopted, err := pipeline.Publish(ctx, g.log, []events.Event{fact})
+	_, adopted, err := g.publish(ctx, []events.Event{fact})
 	if err == nil && adopted {
 		return errAdopted
 	}

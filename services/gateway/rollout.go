@@ -125,7 +125,7 @@ const stateTime = 30 * time.Second
 func (g *Gateway) state(ctx context.Context, t *tenant, run string, typ events.Type, entity, id string, data any) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stateTime)
 	defer cancel()
-	_, err := g.log.Submit(ctx, eventlog.Submission{Run: run, Type: typ, Entity: entity, Data: data, ID: id, Source: t.source()})
+	_, err := g.intake.Submit(ctx, eventlog.Submission{Run: run, Type: typ, Entity: entity, Data: data, ID: id, Source: t.source()})
 	return err
 }
 

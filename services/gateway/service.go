@@ -3,12 +3,15 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/inference/memory"
@@ -34,7 +37,10 @@ func DefaultOptions() Options {
 // Gateway is an http.Handler. It keeps nothing of a rollout: the turns are on the log, so any number of gateways may serve one
 // rollout, and one that died is missed by nobody.
 type Gateway struct {
-	log     *eventlog.Log
+	log     eventlog.Reader
+	intake  eventlog.Submitter
+	nc      *nats.Conn
+	publish func(context.Context, []events.Event) (stored []events.Event, adopted bool, err error)
 	logger  *slog.Logger
 	servers *fleet.Fleet
 	twins   twins
@@ -62,7 +68,7 @@ func New(env pipeline.Env, servers *fleet.Fleet, opts Options) (*Gateway, error)
 		return nil, fmt.Errorf("gateway: %d slots, %d waiting: slots must be positive", opts.Slots, opts.Waiting)
 	}
 	g := &Gateway{
-		log: env.Log, logger: env.Logger, tenants: tenants, metrics: m, gate: newGate(opts.Slots, opts.Waiting, m),
+		log: env.Log.Reader, intake: env.Log.Submitter, nc: env.Log.Conn(), publish: env.Publish, logger: env.Logger, tenants: tenants, metrics: m, gate: newGate(opts.Slots, opts.Waiting, m),
 		servers: servers, memory: newMemory(), mux: http.NewServeMux(), counts: make(chan struct{}, mostCounts),
 	}
 	g.mux.HandleFunc("GET /healthz", g.health)
@@ -131,7 +137,7 @@ func (g *Gateway) handler(pattern string, d dialects.Dialect, enter func(*http.R
 
 // health says whether the connection to the log stands.
 func (g *Gateway) health(w http.ResponseWriter, _ *http.Request) {
-	if !g.log.Conn().IsConnected() {
+	if !g.nc.IsConnected() {
 		http.Error(w, "not connected to NATS", http.StatusServiceUnavailable)
 		return
 	}

@@ -99,7 +99,7 @@ func TestUnknownLoadIsSaid(t *testing.T) {
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
 	var text strings.Builder
-	s := &Service{log: log, logger: slog.New(slog.NewTextHandler(&text, nil))}
+	s := &Service{log: log.Reader, logger: slog.New(slog.NewTextHandler(&text, nil))}
 	state := func(url string, turns, want int) {
 		t.Helper()
 		m := events.CapacityMeasured{Turns: turns, Servers: []events.ServerCapacity{{URL: url, Turns: turns}}}

@@ -31,7 +31,7 @@ func DefaultOptions() Options { return Options{Slots: 64} }
 // Service consumes rollout_started, tools_completed and step_scored, and emits turn_sampled, step_finished, rollout_finished,
 // rollout_retried and rollout_failed. In runs with an agent it emits workspace_called alone. In runs with `in_flight: auto` it emits capacity_measured.
 type Service struct {
-	log     *eventlog.Log
+	log     eventlog.Reader
 	servers *fleet.Fleet
 	tools   *tools.Sets
 	// capacities are those of the runs that follow them.
@@ -56,7 +56,7 @@ func samples(cfg runfile.RunConfig) bool {
 }
 
 func newService(env pipeline.Env, servers *fleet.Fleet, opts Options) *Service {
-	return &Service{log: env.Log, servers: servers, tools: tools.NewSets(), peers: newPeers(presence.Name(env.Instance), opts.Slots), logger: env.Logger}
+	return &Service{log: env.Log.Reader, servers: servers, tools: tools.NewSets(), peers: newPeers(presence.Name(env.Instance), opts.Slots), logger: env.Logger}
 }
 
 // Handle does what the rollout of the input needs next. It reads the chain, not the input: a delivery that was
@@ -65,11 +65,12 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	if events.External(m.Event.Entity) {
 		return nil, nil // its turns are sampled elsewhere
 	}
-	cfg, err := s.log.Config(ctx, m.Event.Run)
+	log := s.log.At(m.Event.Run, m.Seq)
+	cfg, err := log.Config(ctx, m.Event.Run)
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.log.Rollout(ctx, m.Event.Run, m.Event.Entity)
+	r, err := log.Rollout(ctx, m.Event.Run, m.Event.Entity)
 	if err != nil {
 		return nil, err
 	}

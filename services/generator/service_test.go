@@ -45,7 +45,7 @@ func service(t *testing.T, log *eventlog.Log) *Service {
 // record hands a service an input as the runtime does.
 func record(t *testing.T, log *eventlog.Log, s *Service, e events.Event) error {
 	t.Helper()
-	return pipeline.Effect{Name: topology.Generator, Handle: s.Handle}.Record(t.Context(), log, messageOf(e))
+	return pipeline.Effect{Name: topology.Generator, Handle: s.Handle}.Record(t.Context(), pipeline.Env{Log: log}, messageOf(e))
 }
 
 // open opens a run at an endpoint and starts one rollout in it.
@@ -345,7 +345,7 @@ func TestTwoGenerators(t *testing.T) {
 		outputs = append(outputs, facts)
 	}
 	for i, want := range []error{nil, pipeline.ErrOvertaken} {
-		if _, _, err := pipeline.Publish(t.Context(), log, outputs[i]); !errors.Is(err, want) {
+		if _, _, err := (pipeline.Env{Log: log}).Publish(t.Context(), outputs[i]); !errors.Is(err, want) {
 			t.Errorf("generator %d publishes: %v, want %v", i, err, want)
 		}
 	}

@@ -177,7 +177,7 @@ func TestOutageThatIsStatedLater(t *testing.T) {
 		e := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 			now := time.Now()
 			waited := servicetest.Event(t, run, events.StageWaitedType, events.EveryStage, "0", events.StageWaited{Since: now, Until: now.Add(time.Hour)})
-			if _, _, err := log.Append(t.Context(), waited); err != nil {
+			if _, _, err := log.Appender.Append(t.Context(), waited); err != nil {
 				t.Error(err)
 			}
 			stated <- time.Now()

@@ -211,7 +211,7 @@ func drive(t *testing.T, log *eventlog.Log, run string) events.Event {
 		if err != nil || len(facts) == 0 {
 			t.Fatalf("%s: %d facts: %v", run, len(facts), err)
 		}
-		if _, _, err := pipeline.Publish(t.Context(), log, facts); err != nil {
+		if _, _, err := (pipeline.Env{Log: log}).Publish(t.Context(), facts); err != nil {
 			t.Fatal(err)
 		}
 		last := facts[len(facts)-1]

@@ -37,7 +37,7 @@ type Options struct {
 
 // Service consumes repo_changed and, from the catalogue, run_opened; it emits index_updated.
 type Service struct {
-	log     *eventlog.Log
+	log     eventlog.Reader
 	logger  *slog.Logger
 	opts    Options
 	folders map[string]*kept
@@ -58,12 +58,12 @@ func Run(ctx context.Context, env pipeline.Env, opts Options) error {
 	var timer sync.WaitGroup
 	defer timer.Wait()
 	defer cancel()
-	timer.Go(func() { s.lookAround(ctx) })
+	timer.Go(func() { s.lookAround(ctx, env) })
 	return pipeline.RunEffect(ctx, env, s.effect(s.Handle))
 }
 
 func newService(env pipeline.Env, opts Options) *Service {
-	s := &Service{log: env.Log, logger: env.Logger, opts: opts, folders: map[string]*kept{}}
+	s := &Service{log: env.Log.Reader, logger: env.Logger, opts: opts, folders: map[string]*kept{}}
 	for name, f := range opts.Folders {
 		s.folders[name] = &kept{Folder: f}
 	}
@@ -75,11 +75,11 @@ func (s *Service) effect(handle pipeline.Handler) pipeline.Effect {
 }
 
 // lookAround brings every repository up to date, again and again.
-func (s *Service) lookAround(ctx context.Context) {
+func (s *Service) lookAround(ctx context.Context, env pipeline.Env) {
 	for {
 		for name, f := range s.folders {
 			tick := s.effect(func(ctx context.Context, m pipeline.Message) ([]events.Event, error) { return s.update(ctx, f, m) })
-			if err := tick.Record(ctx, s.log, pipeline.Message{Time: time.Now()}); err != nil && ctx.Err() == nil {
+			if err := tick.Record(ctx, env, pipeline.Message{Time: time.Now()}); err != nil && ctx.Err() == nil {
 				s.logger.Error("index update failed", "repository", name, "error", err)
 			}
 		}

@@ -24,7 +24,7 @@ func (s *Service) next(ctx context.Context, run string, updated events.IndexUpda
 	if err != nil {
 		return nil, known, err
 	}
-	known, found, err := s.last(ctx, run, updated.Repo)
+	known, found, err := last(ctx, s.log, run, updated.Repo)
 	// With another key or embedder everything begins anew.
 	if err != nil || stated || found && known.Space == updated.Space && known.Embedder == updated.Embedder && known.Generation >= updated.Generation {
 		return nil, known, err
@@ -38,15 +38,15 @@ func ordinal(state events.IndexState) string {
 }
 
 // last is the update that a run, or the catalogue, was told of last.
-func (s *Service) last(ctx context.Context, run, repo string) (updated events.IndexUpdated, found bool, err error) {
-	last, err := s.log.LastOfType(ctx, run, events.IndexUpdatedType, repo)
+func last(ctx context.Context, log eventlog.Reader, run, repo string) (updated events.IndexUpdated, found bool, err error) {
+	e, err := log.LastOfType(ctx, run, events.IndexUpdatedType, repo)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return updated, false, nil
 	}
 	if err != nil {
 		return updated, false, err
 	}
-	updated, err = events.Data[events.IndexUpdated](last)
+	updated, err = events.Data[events.IndexUpdated](e)
 	return updated, err == nil, err
 }
 
@@ -61,8 +61,9 @@ func (s *Service) greet(ctx context.Context, opening events.Event) (facts []even
 	if err != nil {
 		return nil, pipeline.Permanent(err)
 	}
+	log := s.log.At(opening.Run, opening.Seq)
 	for _, repo := range opened.Config.Repositories {
-		updated, found, err := s.last(ctx, events.Catalogue, repo)
+		updated, found, err := last(ctx, log, events.Catalogue, repo)
 		if err != nil {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ func TestIntakeBeginsAgain(t *testing.T) {
 	if err := log.JetStream().DeleteStream(t.Context(), events.IntakeStream); err != nil {
 		t.Fatal(err)
 	}
-	if err := log.EnsureStreams(t.Context()); err != nil {
+	if err := log.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	remark("second")

@@ -11,10 +11,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/pipeline"
 )
@@ -43,7 +43,8 @@ const (
 // this process was not told of: nobody would answer that one. Of strangers, who may invent names,
 // mostStrangers have a queue here, and the others count as what nobody told of.
 type arrivals struct {
-	log    *eventlog.Log
+	nc     *nats.Conn
+	js     jetstream.JetStream
 	from   *senders
 	meter  *meter
 	answer func(reply string, a events.IntakeAnswer)
@@ -98,9 +99,9 @@ type arrived struct {
 
 func (m arrived) load() load { return load{1, m.bytes} }
 
-func newArrivals(log *eventlog.Log, from *senders, meter *meter, answer func(string, events.IntakeAnswer)) *arrivals {
+func newArrivals(nc *nats.Conn, js jetstream.JetStream, from *senders, meter *meter, answer func(string, events.IntakeAnswer)) *arrivals {
 	return &arrivals{
-		log: log, from: from, meter: meter, answer: answer, purges: make(chan topology.Queue, rememberedRuns), queues: map[string]*arrivedQueue{},
+		nc: nc, js: js, from: from, meter: meter, answer: answer, purges: make(chan topology.Queue, rememberedRuns), queues: map[string]*arrivedQueue{},
 		most: load{mostWaiting, topology.Stream(events.IntakeStream).MaxBytes},
 	}
 }
@@ -332,7 +333,7 @@ func (a *arrivals) delivered(
 ) (last jetstream.SequenceInfo, err error) {
 	ctx, cancel := context.WithTimeout(ctx, purgeTime)
 	defer cancel()
-	c, err := a.log.JetStream().Consumer(ctx, events.IntakeStream, name)
+	c, err := a.js.Consumer(ctx, events.IntakeStream, name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return last, nil
 	}
@@ -364,7 +365,7 @@ func (q *arrivedQueue) olderHalf() []arrived {
 func (a *arrivals) purgeBefore(ctx context.Context, queue topology.Queue, seq uint64) (purged int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, purgeTime)
 	defer cancel()
-	told, err := a.log.Conn().RequestWithContext(ctx, topology.PurgeSubject+events.IntakeStream, fmt.Appendf(nil, `{"filter":%q,"seq":%d}`, queue.Filter, seq))
+	told, err := a.nc.RequestWithContext(ctx, topology.PurgeSubject+events.IntakeStream, fmt.Appendf(nil, `{"filter":%q,"seq":%d}`, queue.Filter, seq))
 	if err != nil {
 		return 0, err
 	}

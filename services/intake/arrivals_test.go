@@ -238,7 +238,7 @@ func TestPurgeOfStrangers(t *testing.T) {
 			if c.others {
 				round = round[1:]
 			}
-			consumer, err := log.EnsureConsumer(t.Context(), spec.ForStrangers(round), "")
+			consumer, err := log.Streams.EnsureConsumer(t.Context(), spec.ForStrangers(round), "")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,7 +18,7 @@ const rememberedChains = 1024
 // chains knows which facts stand on the chains that outsiders add to. A fact is one fact however late its
 // message comes again, so a look-up covers the whole chain; what was read of it once is remembered.
 type chains struct {
-	log   *eventlog.Log
+	log   eventlog.Reader
 	cache *lru.Cache[string, *chain]
 }
 
@@ -27,7 +27,7 @@ type chain struct {
 	sequences map[string]uint64 // by event id
 }
 
-func newChains(log *eventlog.Log) (*chains, error) {
+func newChains(log eventlog.Reader) (*chains, error) {
 	cache, err := lru.New[string, *chain](rememberedChains)
 	return &chains{log: log, cache: cache}, err
 }

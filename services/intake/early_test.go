@@ -12,7 +12,7 @@ import (
 // the sender pays once.
 func TestRefusedAtTheSecondLook(t *testing.T) {
 	log := natstest.Cluster(t, 3).Log(t)
-	natstest.Eventually(t, "the cluster has the streams", func() bool { return log.EnsureStreams(t.Context()) == nil })
+	natstest.Eventually(t, "the cluster has the streams", func() bool { return log.Streams.Ensure(t.Context()) == nil })
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
 	s := handler(t, log)
 	s.meter.quotas.MessagesPerMinute = 1

@@ -23,7 +23,7 @@ func (s *Service) ensureWorkers(ctx context.Context, run string, cfg runfile.Run
 		if !wanted {
 			continue
 		}
-		if _, err := s.log.EnsureConsumer(ctx, spec.For(run, ""), ""); err != nil {
+		if _, err := s.streams.EnsureConsumer(ctx, spec.For(run, ""), ""); err != nil {
 			return err
 		}
 	}

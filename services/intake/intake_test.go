@@ -167,7 +167,7 @@ func TestSameMessageIsOneFact(t *testing.T) {
 		s := handler(t, log) // a process that remembers nothing
 		for _, m := range messages {
 			for range 2 {
-				if err := s.effect().Record(t.Context(), log, m); err != nil {
+				if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, m); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -176,7 +176,7 @@ func TestSameMessageIsOneFact(t *testing.T) {
 	// The intake's own window is over: the same id comes as a new message.
 	late := messages[2]
 	late.Seq, late.Time = 99, time.Now().Add(24*time.Hour)
-	if err := handler(t, log).effect().Record(t.Context(), log, late); err != nil {
+	if err := handler(t, log).effect().Record(t.Context(), pipeline.Env{Log: log}, late); err != nil {
 		t.Fatal(err)
 	}
 	for _, run := range []string{"r", "fresh", events.Catalogue} {
@@ -258,7 +258,7 @@ func TestLastDeliveryKeepsTheContent(t *testing.T) {
 	broken := servicetest.Append(t, log, servicetest.Event(t, "r", events.BatchReadyType, "trainer", "3", "not a batch"))
 	m := message(9, submission{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":1}`})
 	s := handler(t, log)
-	cause := s.effect().Record(t.Context(), log, m)
+	cause := s.effect().Record(t.Context(), pipeline.Env{Log: log}, m)
 	if cause == nil {
 		t.Fatalf("the feed's last batch at sequence %d cannot be read, but the message was taken in", broken.Seq)
 	}
@@ -266,7 +266,7 @@ func TestLastDeliveryKeepsTheContent(t *testing.T) {
 	last := s.effect()
 	last.Handle = func(ctx context.Context, m pipeline.Message) ([]events.Event, error) { return s.giveUp(ctx, m, cause) }
 	for range 2 {
-		if err := last.Record(t.Context(), log, m); err != nil {
+		if err := last.Record(t.Context(), pipeline.Env{Log: log}, m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -288,7 +288,7 @@ func TestConcurrentIntakes(t *testing.T) {
 		go func() {
 			done <- func() error {
 				ctx := t.Context()
-				_, err := log.Submit(ctx, eventlog.Submission{Run: "race", Type: events.RunOpenedType, Entity: "race", Data: events.RunOpened{Config: func() runfile.RunConfig {
+				_, err := log.Submitter.Submit(ctx, eventlog.Submission{Run: "race", Type: events.RunOpenedType, Entity: "race", Data: events.RunOpened{Config: func() runfile.RunConfig {
 					cfg := servicetest.Config("a")
 					cfg.Seed = int64(i % 2)
 					return cfg
@@ -297,7 +297,7 @@ func TestConcurrentIntakes(t *testing.T) {
 					return err
 				}
 				for j := range facts {
-					_, err := log.Submit(ctx, eventlog.Submission{
+					_, err := log.Submitter.Submit(ctx, eventlog.Submission{
 						Run: "r", Type: events.RolloutAnnotatedType, Entity: "g000001-0", ID: fmt.Sprintf("%d-%d", i, j),
 						Data: events.RolloutAnnotated{Text: fmt.Sprint(i, j)},
 					})

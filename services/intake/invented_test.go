@@ -112,7 +112,7 @@ func consumers(t *testing.T, log *eventlog.Log) (names []string) {
 func TestTwoIntakesServeStrangers(t *testing.T) {
 	log := house(t)
 	queue, _ := topology.QueueOf("rondo.in.old.query.q.submitted")
-	if _, err := log.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.Intake)[0].ForQueue(queue), ""); err != nil {
+	if _, err := log.Streams.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.Intake)[0].ForQueue(queue), ""); err != nil {
 		t.Fatal(err)
 	}
 	start(t, log)
@@ -143,7 +143,7 @@ func TestConsumerOfAKilledIntake(t *testing.T) {
 	log := house(t)
 	known := submission{subject: "rondo.in.r.rollout.g000001-0.annotated", body: `{"text":"hm"}`}
 	queue, _ := topology.QueueOf(known.subject)
-	if _, err := log.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.Intake)[0].ForStrangers([]topology.Queue{queue}), ""); err != nil {
+	if _, err := log.Streams.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.Intake)[0].ForStrangers([]topology.Queue{queue}), ""); err != nil {
 		t.Fatal(err)
 	}
 	start(t, log)

@@ -29,7 +29,7 @@ func (s *Service) open(ctx context.Context, fact events.Event, opened *events.Ru
 			return nil, stored, err
 		}
 		// A stream is no event, and the opening needs it.
-		err := s.log.EnsureRunFor(ctx, fact.Run, opened.Config.Log)
+		err := s.streams.EnsureRunFor(ctx, fact.Run, opened.Config.Log)
 		if errors.Is(err, eventlog.ErrNoRoom) {
 			return nil, stored, refuse("run %s: its log reserves %s (log.max_bytes), and %v: set a smaller log.max_bytes, delete the streams of archived runs "+
 				"(rondo gc --runs-older-than), or raise the server's limit (max_file_store)", fact.Run, runfile.Size(opened.Config.Log.Bytes()), eventlog.ErrNoRoom)
@@ -55,7 +55,7 @@ func (s *Service) open(ctx context.Context, fact events.Event, opened *events.Ru
 		return nil, stored, err
 	}
 	// Who is told that a run is open finds it after a power cut, at every durability. The catalogue comes second: what it lists is there.
-	if err := s.log.Persist(fact.Run); err != nil {
+	if err := s.streams.Persist(fact.Run); err != nil {
 		return nil, stored, err
 	}
 	listed, err := s.catalogue(ctx, stored)
@@ -63,7 +63,7 @@ func (s *Service) open(ctx context.Context, fact events.Event, opened *events.Ru
 		return nil, stored, err
 	}
 	if listed == nil {
-		return nil, stored, s.log.Persist(events.Catalogue)
+		return nil, stored, s.streams.Persist(events.Catalogue)
 	}
 	return []events.Event{*listed}, stored, nil
 }
@@ -95,7 +95,7 @@ func (s *Service) opened(m pipeline.Message, fact events.Event) error {
 	if fact.Run != events.Catalogue {
 		return nil // it is not listed yet
 	}
-	if err := s.log.Persist(events.Catalogue); err != nil {
+	if err := s.streams.Persist(events.Catalogue); err != nil {
 		return err
 	}
 	s.answer(m, events.IntakeAnswer{ID: fact.ID, Sequence: 1}) // of the run's own stream

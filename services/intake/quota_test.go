@@ -66,7 +66,7 @@ func TestWhatIsOverTheQuotaComesLater(t *testing.T) {
 	log := house(t)
 	startWith(t, log, Quotas{MessagesPerMinute: 120})
 	for i := range 123 {
-		if _, err := log.Submit(t.Context(), eventlog.Submission{Run: "r", Type: events.RolloutAnnotatedType, Entity: "g000001-0", ID: fmt.Sprint(i),
+		if _, err := log.Submitter.Submit(t.Context(), eventlog.Submission{Run: "r", Type: events.RolloutAnnotatedType, Entity: "g000001-0", ID: fmt.Sprint(i),
 			Data: events.RolloutAnnotated{Text: "again"}}); err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func TestDeadLettersExpire(t *testing.T) {
 	}
 	reaches := func() bool {
 		found := false
-		if _, err := log.Reach(t.Context(), events.Catalogue, 1, func(key string) error {
+		if _, err := log.Archive.Reach(t.Context(), events.Catalogue, 1, func(key string) error {
 			found = found || key == body
 			return nil
 		}); err != nil {

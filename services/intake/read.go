@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/schemas"
@@ -40,7 +41,7 @@ func (s *Service) body(ctx context.Context, from sender, m pipeline.Message) ([]
 			return nil, err
 		}
 	}
-	body, err := s.log.SubmittedBody(ctx, m.Header, m.Data)
+	body, err := eventlog.SubmittedBody(ctx, s.log.Store(), m.Header, m.Data)
 	if err != nil {
 		return nil, s.lostBody(err)
 	}

@@ -71,7 +71,7 @@ func (s *Service) answerTo(reply string, a events.IntakeAnswer) {
 	}
 	if body, err := json.Marshal(a); err == nil {
 		// An answer that is lost leaves the fact on the log; the outsider may ask again with the same id.
-		_ = s.log.Conn().Publish(reply, body)
+		_ = s.nc.Publish(reply, body)
 	}
 }
 

@@ -33,12 +33,12 @@ const rememberedRuns = 4096
 
 // senders tells senders apart.
 type senders struct {
-	log *eventlog.Log
+	log eventlog.Reader
 	// feeds are those of each run that exists; policies and repositories have none.
 	feeds *lru.Cache[string, []string]
 }
 
-func newSenders(log *eventlog.Log) (*senders, error) {
+func newSenders(log eventlog.Reader) (*senders, error) {
 	feeds, err := lru.New[string, []string](rememberedRuns)
 	return &senders{log: log, feeds: feeds}, err
 }

@@ -13,7 +13,7 @@ import (
 func TestSenders(t *testing.T) {
 	log := house(t)
 	servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType, "small", "0", events.WeightsPublished{Policy: "small"}))
-	senders, err := newSenders(log)
+	senders, err := newSenders(log.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}

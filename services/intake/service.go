@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/nats-io/nats.go"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/topology"
@@ -21,12 +22,14 @@ const slots = 16
 
 // Service consumes rondo.in.>, and emits what outsiders may state, and dead_lettered for what it refuses.
 type Service struct {
-	log    *eventlog.Log
-	logger *slog.Logger
-	known  *chains
-	from   *senders
-	meter  *meter
-	queued *arrivals
+	log     eventlog.Reader
+	streams eventlog.Streams
+	nc      *nats.Conn
+	logger  *slog.Logger
+	known   *chains
+	from    *senders
+	meter   *meter
+	queued  *arrivals
 	// decoders holds a place for each trajectory file in memory.
 	decoders chan struct{}
 }
@@ -54,11 +57,11 @@ func (s *Service) effect() pipeline.Effect {
 }
 
 func newService(env pipeline.Env, q Quotas) (*Service, error) {
-	known, err := newChains(env.Log)
+	known, err := newChains(env.Log.Reader)
 	if err != nil {
 		return nil, err
 	}
-	from, err := newSenders(env.Log)
+	from, err := newSenders(env.Log.Reader)
 	if err != nil {
 		return nil, err
 	}
@@ -66,8 +69,8 @@ func newService(env pipeline.Env, q Quotas) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{log: env.Log, logger: env.Logger, known: known, from: from, meter: meter, decoders: make(chan struct{}, decodersAtOnce)}
-	s.queued = newArrivals(env.Log, from, meter, s.answerTo)
+	s := &Service{log: env.Log.Reader, streams: env.Log.Streams, nc: env.Log.Conn(), logger: env.Logger, known: known, from: from, meter: meter, decoders: make(chan struct{}, decodersAtOnce)}
+	s.queued = newArrivals(env.Log.Conn(), env.Log.JetStream(), from, meter, s.answerTo)
 	return s, nil
 }
 

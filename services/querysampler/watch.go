@@ -15,7 +15,7 @@ import (
 
 // watcher keeps the metrics of runs, and logs a line for each run and minute in which something happened.
 type watcher struct {
-	log     *eventlog.Log
+	log     eventlog.Reader
 	logger  *slog.Logger
 	metrics *metrics
 
@@ -54,7 +54,7 @@ func newWatcher(env pipeline.Env) (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watcher{log: env.Log, logger: env.Logger, metrics: m, runs: map[string]*watched{}}, nil
+	return &watcher{log: env.Log.Reader, logger: env.Logger, metrics: m, runs: map[string]*watched{}}, nil
 }
 
 // of is a run; the caller holds mu.

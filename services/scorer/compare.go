@@ -16,7 +16,7 @@ import (
 // Compare verifies the final workspace of a recorded rollout once more, under the run's own configuration and tests, and compares the
 // verdict with the recorded one: reward, components and exit code. What the tests wrote is not compared, as most of them write how long
 // they took. It states nothing and stores nothing. Rollouts that the scorer gave no outcome are ErrNothingToVerify.
-func Compare(ctx context.Context, log *eventlog.Log, opts Options, cfg runfile.RunConfig, task runfile.TaskSpec, r *eventlog.Ended) ([]pipeline.Changed, error) {
+func Compare(ctx context.Context, log eventlog.Reader, opts Options, cfg runfile.RunConfig, task runfile.TaskSpec, r *eventlog.Ended) ([]pipeline.Changed, error) {
 	if err := verifiable(task, &r.Rollout); err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ var ErrNothingToVerify = errors.New("there is nothing to verify")
 // again.
 //
 // Where the verifier gives no verdict, the error is one that NoVerdict knows: it would be the same again.
-func Rerun(ctx context.Context, log *eventlog.Log, opts Options, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (events.RolloutScored, error) {
+func Rerun(ctx context.Context, log eventlog.Reader, opts Options, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (events.RolloutScored, error) {
 	if err := verifiable(task, r); err == nil {
 		s := &Service{log: log, opts: opts}
 		if r, err = s.stagesAgain(ctx, cfg, task, r); err != nil {

@@ -46,7 +46,7 @@ const partsBytes = 2 << 30
 
 // Service consumes rollout_finished, rollout_rated, step_finished and feedback_recorded, and emits rollout_scored, step_scored, rollout_retried and rollout_failed.
 type Service struct {
-	log      *eventlog.Log
+	log      eventlog.Reader
 	opts     Options
 	parts    *parts.Cache // nil for none
 	controls controls
@@ -67,13 +67,13 @@ func Run(ctx context.Context, env pipeline.Env, opts Options) error {
 	if err != nil {
 		return err
 	}
-	s := &Service{log: env.Log, opts: opts, parts: cache}
+	s := &Service{log: env.Log.Reader, opts: opts, parts: cache}
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Scorer, Slots: opts.Slots, Handle: s.Handle, Stage: events.StageScorer})
 }
 
 // Handle scores the rollout of the input, which has finished, or a stage of it, or got feedback, unless it has its outcome already.
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
-	r, err := s.log.Rollout(ctx, m.Event.Run, m.Event.Entity)
+	r, err := s.log.At(m.Event.Run, m.Seq).Rollout(ctx, m.Event.Run, m.Event.Entity)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return nil, pipeline.Permanent(err)
 	}

@@ -67,7 +67,7 @@ func Config(tasks ...string) runfile.RunConfig {
 // OpenRun puts a run on the log and in the catalogue, as the intake does.
 func OpenRun(t testing.TB, log *eventlog.Log, run string, cfg runfile.RunConfig) {
 	t.Helper()
-	if err := log.EnsureRunFor(t.Context(), run, cfg.Log); err != nil {
+	if err := log.Streams.EnsureRunFor(t.Context(), run, cfg.Log); err != nil {
 		t.Fatal(err)
 	}
 	opened := Event(t, run, events.RunOpenedType, run, "0", events.RunOpened{Config: cfg})
@@ -107,7 +107,7 @@ func Event(t testing.TB, run string, typ events.Type, entity, ordinal string, da
 // Append puts an event behind the last link of its chain.
 func Append(t testing.TB, log *eventlog.Log, e events.Event) events.Event {
 	t.Helper()
-	stored, _, err := log.AppendLast(t.Context(), e, func(*events.Event) error { return nil })
+	stored, _, err := log.Appender.AppendLast(t.Context(), e, func(*events.Event) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

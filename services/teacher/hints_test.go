@@ -135,7 +135,7 @@ func TestKilledHintedTeacher(t *testing.T) {
 	k := newClass(t, runfile.Teacher{Name: "hinted", URL: server.URL + "/v1", Model: "m", Hints: "judge"})
 	scored := k.scored(false)
 	m := k.hinted("judge", k.trajectory(scored), spelled)
-	if facts, _ := New(k.log, fleet.Keys{}).Handle(t.Context(), m); len(facts) != 1 { // it dies here
+	if facts, _ := New(k.log.Reader, fleet.Keys{}).Handle(t.Context(), m); len(facts) != 1 { // it dies here
 		t.Fatalf("%v", facts)
 	}
 	env := servicetest.Env(t, k.log)

@@ -33,17 +33,17 @@ var teacherHTTP = &http.Client{CheckRedirect: func(*http.Request, []*http.Reques
 
 // Service consumes rollout_scored and rollout_hinted, and emits teacher_scored.
 type Service struct {
-	log  *eventlog.Log
+	log  eventlog.Reader
 	keys fleet.Keys
 }
 
 // Run is the service.
 func Run(ctx context.Context, env pipeline.Env, keys fleet.Keys) error {
-	return pipeline.RunEffect(ctx, env, New(env.Log, keys).Effect())
+	return pipeline.RunEffect(ctx, env, New(env.Log.Reader, keys).Effect())
 }
 
 // New makes the service; keys are shown to the servers that they are for.
-func New(log *eventlog.Log, keys fleet.Keys) *Service { return &Service{log, keys} }
+func New(log eventlog.Reader, keys fleet.Keys) *Service { return &Service{log, keys} }
 
 // Effect is the service as an effect.
 func (s *Service) Effect() pipeline.Effect {
@@ -102,7 +102,7 @@ func (s *Service) workOf(ctx context.Context, m pipeline.Message) (w work, ok bo
 			return w, false, nil
 		}
 		w.hints = &hinted
-		if scored, err = s.log.LastOfType(ctx, m.Event.Run, events.RolloutScoredType, m.Event.Entity); err != nil {
+		if scored, err = s.log.At(m.Event.Run, m.Seq).LastOfType(ctx, m.Event.Run, events.RolloutScoredType, m.Event.Entity); err != nil {
 			return w, false, err
 		}
 	}
@@ -116,7 +116,7 @@ func (s *Service) workOf(ctx context.Context, m pipeline.Message) (w work, ok bo
 
 // next makes the fact of one teacher that is not on the log yet, filled in by the caller. With it comes the wish to be called again.
 func (s *Service) next(ctx context.Context, m pipeline.Message, fill func(runfile.Teacher, *events.TeacherScored, work) error) ([]events.Event, error) {
-	cfg, err := s.log.Config(ctx, m.Event.Run)
+	cfg, err := s.log.At(m.Event.Run, m.Seq).Config(ctx, m.Event.Run)
 	if err != nil || len(cfg.Teachers) == 0 {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (s *Service) behind(ctx context.Context, m pipeline.Message, said events.Te
 	if err != nil {
 		return fact, false, err
 	}
-	return s.log.Behind(ctx, fact, m.Time)
+	return s.log.At(m.Event.Run, m.Seq).Behind(ctx, fact, m.Time)
 }
 
 // ask has a teacher score each sample of the rollout, or each hint's span, and stores what it says.

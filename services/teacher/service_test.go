@@ -76,7 +76,7 @@ func (k *class) scored(textOnly bool) pipeline.Message {
 }
 
 func (k *class) record(m pipeline.Message) error {
-	return New(k.log, fleet.Everywhere("k")).Effect().Record(k.t.Context(), k.log, m)
+	return New(k.log.Reader, fleet.Everywhere("k")).Effect().Record(k.t.Context(), pipeline.Env{Log: k.log}, m)
 }
 
 // said are the facts by teacher.
@@ -159,12 +159,12 @@ func TestAnotherTeacherIsAway(t *testing.T) {
 		t.Fatalf("they said %+v", said)
 	}
 	k.check(said["well"])
-	s := New(k.log, fleet.Keys{})
+	s := New(k.log.Reader, fleet.Keys{})
 	last := s.Effect()
 	last.Handle = func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 		return s.giveUp(ctx, m, errors.New("it is away"))
 	}
-	if err := last.Record(t.Context(), k.log, m); err != nil {
+	if err := last.Record(t.Context(), pipeline.Env{Log: k.log}, m); err != nil {
 		t.Fatal(err)
 	}
 	if said := k.said()["away"]; said.Logprobs != nil || !strings.Contains(said.Failed, "it is away") {
@@ -200,7 +200,7 @@ func TestKilledTeacher(t *testing.T) {
 	server := tokenstest.NewTeacher(t)
 	k := newClass(t, runfile.Teacher{Name: "a", URL: server.URL + "/v1", Model: "m"})
 	m := k.scored(false)
-	facts, err := New(k.log, fleet.Keys{}).Handle(t.Context(), m) // it dies here
+	facts, err := New(k.log.Reader, fleet.Keys{}).Handle(t.Context(), m) // it dies here
 	if len(facts) != 1 || !errors.Is(err, pipeline.ErrCallAgain) {
 		t.Fatalf("%v, %v", facts, err)
 	}
@@ -209,7 +209,7 @@ func TestKilledTeacher(t *testing.T) {
 	servicetest.Start(t, func(ctx context.Context) error { return Run(ctx, env, fleet.Keys{}) })
 	servicetest.Wait(t, k.log, testRun, events.TeacherScoredType, rollout, 1)
 	// What the dead process had in hand comes late: the chain refuses it, and it finds that all is said.
-	if _, _, err := pipeline.Publish(t.Context(), k.log, facts); err == nil {
+	if _, _, err := (pipeline.Env{Log: k.log}).Publish(t.Context(), facts); err == nil {
 		t.Error("a fact that follows an older link was appended")
 	}
 	if err := k.record(m); err != nil {

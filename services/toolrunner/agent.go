@@ -174,7 +174,7 @@ func (s *Service) resume(ctx context.Context, cfg runfile.RunConfig, r *events.R
 		return err
 	}
 	fact.Source = topology.ToolRunner
-	_, adopted, err := pipeline.Publish(ctx, s.log, []events.Event{fact})
+	_, adopted, err := s.publish(ctx, []events.Event{fact})
 	if err == nil && adopted {
 		err = events.ErrElsewhere
 	}

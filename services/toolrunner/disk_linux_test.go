@@ -41,7 +41,7 @@ func TestWorkspacesOnDisk(t *testing.T) {
 			if done.Lost != "" || !strings.HasPrefix(done.Results[0].Content, step.answer) {
 				t.Fatalf("run %s, turn %d: %+v", run, n, done)
 			}
-			if _, _, err := log.Append(t.Context(), fact); err != nil {
+			if _, _, err := log.Appender.Append(t.Context(), fact); err != nil {
 				t.Fatal(err)
 			}
 		}

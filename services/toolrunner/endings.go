@@ -15,7 +15,7 @@ import (
 // endings tells of rollouts that are over. No turn asks a tool runner for anything then, so that it would keep
 // their sandboxes.
 type endings struct {
-	log     *eventlog.Log
+	log     eventlog.Reader
 	logger  *slog.Logger
 	over    func(run, rollout string)
 	mu      sync.Mutex
@@ -28,7 +28,7 @@ type watch struct {
 	stop context.CancelFunc
 }
 
-func newEndings(log *eventlog.Log, logger *slog.Logger, over func(run, rollout string)) *endings {
+func newEndings(log eventlog.Reader, logger *slog.Logger, over func(run, rollout string)) *endings {
 	return &endings{log: log, logger: logger, over: over, watched: map[string]*watch{}}
 }
 

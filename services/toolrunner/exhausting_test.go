@@ -100,7 +100,7 @@ func TestSandboxThatEndsEachTime(t *testing.T) {
 	open(t, log, "r", func(c *runfile.RunConfig) { c.Limits.Tries = 2 })
 	s, _ := newServiceOnly(t, log)
 	turn(t, log, "r", 0, poolRoute, shell("c0", "true"))
-	if _, _, err := log.Append(t.Context(), handle(t, s, log)[0]); err != nil {
+	if _, _, err := log.Appender.Append(t.Context(), handle(t, s, log)[0]); err != nil {
 		t.Fatal(err)
 	}
 	sampled := turn(t, log, "r", 1, runfile.RunnerRoute(s.runner, runfile.Needs{}), shell("c1", "true"), shell("c2", "true"))
@@ -112,7 +112,7 @@ func TestSandboxThatEndsEachTime(t *testing.T) {
 		if len(facts) != 1 || facts[0].Type != want {
 			t.Fatalf("%+v, want %s", facts, want)
 		}
-		if _, _, err := log.Append(t.Context(), facts[0]); err != nil {
+		if _, _, err := log.Appender.Append(t.Context(), facts[0]); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -63,7 +63,7 @@ func TestHandingOverCostsWhatChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.EnsureStreams(t.Context()); err != nil {
+	if err := log.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	open(t, log, "r", nil)
@@ -94,7 +94,7 @@ func TestHandingOverCostsWhatChanged(t *testing.T) {
 		if written < step.written[0] || written > step.written[1] || read < step.read[0] || read > step.read[1] {
 			t.Errorf("%s: %d bytes written and %d read, want %v and %v", step.what, written, read, step.written, step.read)
 		}
-		if _, _, err := log.Append(t.Context(), fact); err != nil {
+		if _, _, err := log.Appender.Append(t.Context(), fact); err != nil {
 			t.Fatal(err)
 		}
 	}

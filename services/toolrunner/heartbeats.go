@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 )
@@ -28,21 +28,21 @@ const (
 
 // heartbeats knows which runners live.
 type heartbeats struct {
-	log   *eventlog.Log
+	nc    *nats.Conn
+	js    jetstream.JetStream
 	self  string
 	mu    sync.Mutex
 	seen  map[string]time.Time
 	since time.Time
 }
 
-func newHeartbeats(log *eventlog.Log, self string) *heartbeats {
-	return &heartbeats{log: log, self: self, seen: map[string]time.Time{}, since: time.Now()}
+func newHeartbeats(nc *nats.Conn, js jetstream.JetStream, self string) *heartbeats {
+	return &heartbeats{nc: nc, js: js, self: self, seen: map[string]time.Time{}, since: time.Now()}
 }
 
 // run beats and listens until the context ends.
 func (p *heartbeats) run(ctx context.Context) {
-	nc := p.log.Conn()
-	sub, err := nc.Subscribe(topology.AliveSubject+"*", func(m *nats.Msg) {
+	sub, err := p.nc.Subscribe(topology.AliveSubject+"*", func(m *nats.Msg) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.seen[strings.TrimPrefix(m.Subject, topology.AliveSubject)] = time.Now()
@@ -54,7 +54,7 @@ func (p *heartbeats) run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		// A beat that is lost with the connection is followed by the next one.
-		_ = nc.Publish(topology.AliveSubject+p.self, nil)
+		_ = p.nc.Publish(topology.AliveSubject+p.self, nil)
 		select {
 		case <-ctx.Done():
 			return
@@ -69,7 +69,7 @@ func (p *heartbeats) orphans(ctx context.Context, run string, met map[string]boo
 	if time.Since(p.since) < goneAfter {
 		return nil // too early to know who is silent
 	}
-	stream, err := p.log.JetStream().Stream(ctx, events.RunStream(run))
+	stream, err := p.js.Stream(ctx, events.RunStream(run))
 	if err != nil {
 		return nil
 	}

@@ -57,7 +57,7 @@ func TestLargeWorkspaceMoves(t *testing.T) {
 			t.Fatalf("turn %d: %+v", n, done)
 		}
 		t.Logf("turn %d: the command took %.1f s", n, done.Results[0].DurationMS/1000)
-		if _, _, err := log.Append(t.Context(), fact); err != nil {
+		if _, _, err := log.Appender.Append(t.Context(), fact); err != nil {
 			t.Fatal(err)
 		}
 		for _, box := range s.held.boxes {

@@ -62,7 +62,7 @@ func TestTasksGoWhereTheirNeedsAreMet(t *testing.T) {
 	open(t, log, "r", func(cfg *runfile.RunConfig) { cfg.Tasks[0].Labels = needs.Labels })
 	const gone = "0123456789ab"
 	orphan := runfile.RunnerRoute(gone, needs)
-	if _, err := log.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.ToolRunner)[0].For("r", orphan), orphan); err != nil {
+	if _, err := log.Streams.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.ToolRunner)[0].For("r", orphan), orphan); err != nil {
 		t.Fatal(err)
 	}
 	old := func(s *Service) { s.heartbeats.since = s.heartbeats.since.Add(-2 * goneAfter) }

@@ -93,7 +93,7 @@ type pool struct {
 	agents  map[string]chan struct{} // of rollouts whose agent runs here; closed when the rollout is over
 }
 
-func newPool(log *eventlog.Log, logger *slog.Logger, opts Options, gateway *egress.Gateway) *pool {
+func newPool(log eventlog.Reader, logger *slog.Logger, opts Options, gateway *egress.Gateway) *pool {
 	h := &pool{store: log.Store(), opts: opts, gateway: gateway, boxes: map[string]*leased{}, agents: map[string]chan struct{}{}}
 	h.endings = newEndings(log, logger, h.release)
 	return h

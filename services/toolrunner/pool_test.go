@@ -40,7 +40,7 @@ func TestSandboxesEndWithTheirRollouts(t *testing.T) {
 func TestMemoryDoesNotGrow(t *testing.T) {
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
-	h := newPool(log, slog.New(slog.DiscardHandler), Options{}, nil)
+	h := newPool(log.Reader, slog.New(slog.DiscardHandler), Options{}, nil)
 	var ended atomic.Int64
 	const rollouts = 200
 	for i := range rollouts {
@@ -64,11 +64,11 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 func TestRunThatIsDeleted(t *testing.T) {
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
-	h := newPool(log, slog.New(slog.DiscardHandler), Options{}, nil)
+	h := newPool(log.Reader, slog.New(slog.DiscardHandler), Options{}, nil)
 	var ended atomic.Bool
 	unwatch := h.endings.watch("r", 1)
 	h.put(&leased{key: "r/x", end: func() { unwatch(); ended.Store(true) }})
-	if err := log.DeleteRun(t.Context(), "r"); err != nil {
+	if err := log.Streams.DeleteRun(t.Context(), "r"); err != nil {
 		t.Fatal(err)
 	}
 	if keys := h.idleSince(time.Now().Add(-idleAfter)); len(keys) != 0 {
@@ -85,7 +85,7 @@ func TestRunThatIsDeleted(t *testing.T) {
 
 // TestTheLongestIdleMakesRoom fills the held sandboxes beyond their bound.
 func TestTheLongestIdleMakesRoom(t *testing.T) {
-	h := newPool(natstest.Log(t), slog.New(slog.DiscardHandler), Options{}, nil)
+	h := newPool(natstest.Log(t).Reader, slog.New(slog.DiscardHandler), Options{}, nil)
 	var ended []string
 	for i := range DefaultCapacity + 2 {
 		key := fmt.Sprint(i)
@@ -126,7 +126,7 @@ func TestStateOf(t *testing.T) {
 
 // TestSandboxesAreCounted: those in use and those that are kept; one that is never given back stays in use, which the alert on leaks looks at.
 func TestSandboxesAreCounted(t *testing.T) {
-	h := newPool(natstest.Log(t), slog.New(slog.DiscardHandler), Options{}, nil)
+	h := newPool(natstest.Log(t).Reader, slog.New(slog.DiscardHandler), Options{}, nil)
 	registry := prometheus.NewRegistry()
 	if err := h.meter(registry); err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ type Repeated struct {
 // Calls of servers outside of the sandbox are not made again: the world there is another one by now. Servers inside are started anew.
 //
 // Times, durations, the runner and the kind of sandbox are not compared. An error is of the infrastructure.
-func Rerun(ctx context.Context, log *eventlog.Log, opts Options, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (Repeated, error) {
+func Rerun(ctx context.Context, log eventlog.Reader, opts Options, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (Repeated, error) {
 	var found Repeated
 	if cfg.Agent != nil {
 		found.Agent = len(r.Turns)

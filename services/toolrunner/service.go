@@ -67,7 +67,8 @@ const keptEnds = 1024
 // Service consumes turn_sampled and workspace_called, and emits tools_completed, workspace_answered, rollout_retried and rollout_failed; of agents
 // it records turns and emits rollout_finished, too.
 type Service struct {
-	log        *eventlog.Log
+	log        eventlog.Reader
+	publish    func(context.Context, []events.Event) (stored []events.Event, adopted bool, err error)
 	opts       Options
 	held       *pool
 	heartbeats *heartbeats
@@ -126,7 +127,7 @@ func newService(env pipeline.Env, opts Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	held := newPool(env.Log, env.Logger, opts, gateway)
+	held := newPool(env.Log.Reader, env.Logger, opts, gateway)
 	if err := held.meter(env.Metrics); err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func newService(env pipeline.Env, opts Options) (*Service, error) {
 	return &Service{
 		ended:    ended,
 		searcher: searcher, cache: cache, recalled: recalled, tools: tools.NewSets(),
-		log: env.Log, opts: opts, runner: runner, held: held, heartbeats: newHeartbeats(env.Log, runner), offer: newOffer(opts), redacted: redacted,
+		log: env.Log.Reader, publish: env.Publish, opts: opts, runner: runner, held: held, heartbeats: newHeartbeats(env.Log.Conn(), env.Log.JetStream(), runner), offer: newOffer(opts), redacted: redacted,
 	}, nil
 }
 
@@ -148,7 +149,7 @@ func (s *Service) run(ctx context.Context, env pipeline.Env) error {
 	defer cancel()
 	go s.heartbeats.run(ctx)
 	go s.held.expire(ctx)
-	go presence.Speak(ctx, s.log.Conn(), topology.ToolRunner, s.runner, func() presence.Report { return s.report(env.Instance) })
+	go presence.Speak(ctx, env.Log.Conn(), topology.ToolRunner, s.runner, func() presence.Report { return s.report(env.Instance) })
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{
 		Name: topology.ToolRunner, Slots: s.opts.Slots, Serves: func(cfg runfile.RunConfig) bool { return cfg.Agent == nil || s.opts.Model != nil }, Handle: s.Handle, Stage: events.StageTools,
 		Routes: func(ctx context.Context, run string) []string {
@@ -159,7 +160,7 @@ func (s *Service) run(ctx context.Context, env pipeline.Env) error {
 
 // Handle answers the calls of the rollout's last turn. A delivery that was overtaken finds nothing to do.
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
-	r, err := s.log.Rollout(ctx, m.Event.Run, m.Event.Entity)
+	r, err := s.log.At(m.Event.Run, m.Seq).Rollout(ctx, m.Event.Run, m.Event.Entity)
 	if err != nil {
 		return nil, err
 	}

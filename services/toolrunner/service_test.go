@@ -146,7 +146,7 @@ func TestTheLogsWorkspaceCounts(t *testing.T) {
 	fast, _ := newServiceOnly(t, log)
 	slowFacts := handle(t, slow, log)
 	winner := handle(t, fast, log)[0]
-	if _, _, err := log.Append(t.Context(), winner); err != nil {
+	if _, _, err := log.Appender.Append(t.Context(), winner); err != nil {
 		t.Fatal(err)
 	}
 	theirs, ours := servicetest.Data[events.ToolsCompleted](t, winner), servicetest.Data[events.ToolsCompleted](t, slowFacts[0])
@@ -224,7 +224,7 @@ func TestRouteOfARunnerThatIsGone(t *testing.T) {
 	open(t, log, "r", nil)
 	const gone = "0123456789ab"
 	spec := topology.ConsumersOf(topology.ToolRunner)[0].For("r", runfile.RunnerRoute(gone, runfile.Needs{}))
-	if _, err := log.EnsureConsumer(t.Context(), spec, runfile.RunnerRoute(gone, runfile.Needs{})); err != nil {
+	if _, err := log.Streams.EnsureConsumer(t.Context(), spec, runfile.RunnerRoute(gone, runfile.Needs{})); err != nil {
 		t.Fatal(err)
 	}
 	turn(t, log, "r", 0, runfile.RunnerRoute(gone, runfile.Needs{}), shell("c0", "cat a.txt"))
@@ -232,10 +232,10 @@ func TestRouteOfARunnerThatIsGone(t *testing.T) {
 	if done := answers(t, log, "r", 0); done.Runner != s.runner {
 		t.Errorf("answered by %s", done.Runner)
 	}
-	if _, err := log.EnsureConsumer(t.Context(), spec, runfile.RunnerRoute(gone, runfile.Needs{})); err != nil {
+	if _, err := log.Streams.EnsureConsumer(t.Context(), spec, runfile.RunnerRoute(gone, runfile.Needs{})); err != nil {
 		t.Fatal(err)
 	}
-	alive := newHeartbeats(log, "self")
+	alive := newHeartbeats(log.Conn(), log.JetStream(), "self")
 	if routes := alive.orphans(t.Context(), "r", map[string]bool{"": true}); len(routes) != 0 {
 		t.Errorf("a runner that has just started takes over %v", routes)
 	}

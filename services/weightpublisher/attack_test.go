@@ -19,6 +19,7 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 	dirstore "github.com/rondo-rl/rondo/storage/dir"
@@ -57,7 +58,7 @@ func TestSmallStatementsOfHugeWeights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Service{log: log, logger: slog.New(slog.DiscardHandler)}
+	s := &Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}
 	named := func(count int, digest func(i int) string) (files []events.WeightsFile) {
 		for i := range count {
 			d := digest(i)
@@ -79,7 +80,7 @@ func TestSmallStatementsOfHugeWeights(t *testing.T) {
 		if c.want != "4097 files" && len(submitted.Data) > 300_000 {
 			t.Errorf("%s: a statement of %d bytes", policy, len(submitted.Data))
 		}
-		if err := s.effect().Record(t.Context(), log, message(submitted)); err != nil {
+		if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 			t.Fatal(err)
 		}
 		rejected := servicetest.WaitData[events.WeightsRejected](t, log, events.Catalogue, events.WeightsRejectedType, policy)
@@ -92,7 +93,7 @@ func TestSmallStatementsOfHugeWeights(t *testing.T) {
 	}
 	// What passes is looked for one by one, and the first that is not there ends it.
 	submitted := submit(t, log, "some", "1", 1, named(500, other)...)
-	if err := s.effect().Record(t.Context(), log, message(submitted)); err != nil {
+	if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 		t.Fatal(err)
 	}
 	if servicetest.WaitData[events.WeightsRejected](t, log, events.Catalogue, events.WeightsRejectedType, "some"); len(vast.reads) != 1 {
@@ -175,7 +176,7 @@ func TestWeightsPassInPieces(t *testing.T) {
 			weighed.most = 0
 			runtime.GC()
 			before := memory()
-			if err := (&Service{log: log, logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), log, message(submitted)); err != nil {
+			if err := (&Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 				t.Fatal(err)
 			}
 			servicetest.WaitData[events.WeightsPublished](t, log, events.Catalogue, events.WeightsPublishedType, policy)
@@ -195,7 +196,7 @@ func TestWeightsPassInPieces(t *testing.T) {
 // TestForeignWeights: nobody publishes another policy's weights as his own, and no rejection tells what stands in a file.
 func TestForeignWeights(t *testing.T) {
 	log := natstest.Log(t)
-	s := &Service{log: log, logger: slog.New(slog.DiscardHandler)}
+	s := &Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}
 	secret := withHeader(`{"swordfish":{"dtype":"F32","shape":[9],"data_offsets":[0,8]}}`, 1, 2)
 	published, err := weights.Publish(t.Context(), log.Store(), "other", 1, weights.Content{Name: "model.safetensors", Data: safetensors(1, 2)})
 	if err != nil {
@@ -214,7 +215,7 @@ func TestForeignWeights(t *testing.T) {
 		"no-names": {servicetest.Blob(t, log.Store(), secret), "a file of tensors is not"},
 	} {
 		submitted := submit(t, log, policy, "1", 1, events.WeightsFile{Name: "model.safetensors", Blob: c.ref})
-		if err := s.effect().Record(t.Context(), log, message(submitted)); err != nil {
+		if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 			t.Fatal(err)
 		}
 		rejected := servicetest.WaitData[events.WeightsRejected](t, log, events.Catalogue, events.WeightsRejectedType, policy)

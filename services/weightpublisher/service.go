@@ -22,7 +22,7 @@ const slots = 2
 // Service consumes weights_submitted and, from the catalogue, run_opened; it emits weights_published and
 // weights_rejected.
 type Service struct {
-	log    *eventlog.Log
+	log    eventlog.Reader
 	logger *slog.Logger
 	meter  counters
 }
@@ -33,7 +33,7 @@ func Run(ctx context.Context, env pipeline.Env) error {
 	if err != nil {
 		return err
 	}
-	s := &Service{log: env.Log, logger: env.Logger, meter: meter}
+	s := &Service{log: env.Log.Reader, logger: env.Logger, meter: meter}
 	return pipeline.RunEffect(ctx, env, s.effect())
 }
 
@@ -92,7 +92,7 @@ func (r *rejection) Error() string { return wording.Plain(r.err).Error() }
 // submission of the same version, did both.
 func (s *Service) take(ctx context.Context, m pipeline.Message, submitted events.WeightsSubmitted) (published events.WeightsPublished, fact *events.Event, err error) {
 	policy := m.Event.Entity
-	last, err := s.log.LastOfType(ctx, events.Catalogue, events.WeightsPublishedType, policy)
+	last, err := s.log.At(m.Event.Run, m.Seq).LastOfType(ctx, events.Catalogue, events.WeightsPublishedType, policy)
 	if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
 		return published, nil, err
 	}
@@ -183,7 +183,7 @@ func (s *Service) greet(ctx context.Context, opening events.Event) ([]events.Eve
 	if err != nil {
 		return nil, pipeline.Permanent(err)
 	}
-	published, found, err := s.log.Published(ctx, events.Catalogue, opened.Config.Policy)
+	published, found, err := s.log.At(opening.Run, opening.Seq).Published(ctx, events.Catalogue, opened.Config.Policy)
 	if err != nil || !found {
 		return nil, err
 	}

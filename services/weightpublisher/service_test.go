@@ -98,7 +98,7 @@ func TestRejections(t *testing.T) {
 		if rejected.Version != 1 || !strings.Contains(rejected.Reason, c.want) {
 			t.Errorf("%s: rejected as %+v, want %q", policy, rejected, c.want)
 		}
-		if err := (&Service{log: log, logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), log, message(submitted)); err != nil {
+		if err := (&Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 			t.Errorf("%s: delivered again: %v", policy, err)
 		}
 		if n := len(servicetest.All(t, log, events.Catalogue, events.WeightsPublishedType)); n != 0 {
@@ -147,9 +147,9 @@ func TestSubmissionTwice(t *testing.T) {
 	first := submit(t, log, "small", "a", 1, model(t, log, 1))
 	again := submit(t, log, "small", "b", 1, model(t, log, 1))
 	second := submit(t, log, "small", "c", 2, model(t, log, 2))
-	s := &Service{log: log, logger: slog.New(slog.DiscardHandler)}
+	s := &Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}
 	for _, e := range []events.Event{first, first, again, second, first, again, second} {
-		if err := s.effect().Record(t.Context(), log, message(e)); err != nil {
+		if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(e)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -174,9 +174,9 @@ func TestCrashAfterTheStore(t *testing.T) {
 	}
 	first := submit(t, log, "small", "a", 1, model(t, log, 1))
 	second := submit(t, log, "small", "b", 2, model(t, log, 2))
-	s := &Service{log: log, logger: slog.New(slog.DiscardHandler)}
+	s := &Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}
 	for _, e := range []events.Event{second, first} {
-		if err := s.effect().Record(t.Context(), log, message(e)); err != nil {
+		if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(e)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -199,7 +199,7 @@ func TestRunsAreTold(t *testing.T) {
 	servicetest.OpenRun(t, log, "other", other)
 	servicetest.OpenRun(t, log, "closed", servicetest.Config("a"))
 	servicetest.CloseRun(t, log, "closed")
-	if err := log.EnsureRun(t.Context(), "being-opened"); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), "being-opened"); err != nil {
 		t.Fatal(err)
 	}
 	for version := int64(1); version <= 2; version++ {
@@ -221,17 +221,17 @@ func TestRunsAreTold(t *testing.T) {
 // TestRunThatIsGone does not hold up the greeting of others.
 func TestRunThatIsGone(t *testing.T) {
 	log := natstest.Log(t)
-	s := &Service{log: log, logger: slog.New(slog.DiscardHandler)}
+	s := &Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}
 	submitted := submit(t, log, "small", "1", 1, model(t, log, 1))
-	if err := s.effect().Record(t.Context(), log, message(submitted)); err != nil {
+	if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 		t.Fatal(err)
 	}
 	servicetest.OpenRun(t, log, "gone", servicetest.Config("a"))
-	if err := log.DeleteRun(t.Context(), "gone"); err != nil {
+	if err := log.Streams.DeleteRun(t.Context(), "gone"); err != nil {
 		t.Fatal(err)
 	}
 	opening := servicetest.All(t, log, events.Catalogue, events.RunOpenedType)[0]
-	if err := s.effect().Record(t.Context(), log, message(opening)); err != nil {
+	if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(opening)); err != nil {
 		t.Error(err)
 	}
 }
@@ -240,7 +240,7 @@ func TestRunThatIsGone(t *testing.T) {
 func TestUnreadableSubmission(t *testing.T) {
 	log := natstest.Log(t)
 	e := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType, "small", "1", json.RawMessage(`"no object"`)))
-	if err := (&Service{log: log, logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), log, message(e)); err == nil || !strings.Contains(err.Error(), "_/weights.small/submitted/1") {
+	if err := (&Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), pipeline.Env{Log: log}, message(e)); err == nil || !strings.Contains(err.Error(), "_/weights.small/submitted/1") {
 		t.Errorf("%v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/weights"
@@ -43,7 +44,7 @@ func between(t *testing.T, old, next []byte) []byte {
 // TestSubmittedDeltaOfSmallWeights: the publisher makes no delta of weights so small, but takes one that the trainer has made.
 func TestSubmittedDeltaOfSmallWeights(t *testing.T) {
 	log := natstest.Log(t)
-	s := &Service{log: log, logger: slog.New(slog.DiscardHandler)}
+	s := &Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}
 	values := make([]float32, 10000)
 	first := safetensors(values...)
 	values[7] = 1
@@ -61,7 +62,7 @@ func TestSubmittedDeltaOfSmallWeights(t *testing.T) {
 	} {
 		wish.Version, wish.Run = int64(version+1), "r"
 		submitted := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType, "small", fmt.Sprint(version), wish))
-		if err := s.effect().Record(t.Context(), log, message(submitted)); err != nil {
+		if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -74,7 +75,7 @@ func TestSubmittedDeltaOfSmallWeights(t *testing.T) {
 // version's. One that is damaged, from another version or to other bytes is rejected, and no file appears.
 func TestSubmittedDeltas(t *testing.T) {
 	log := natstest.Log(t)
-	s := &Service{log: log, logger: slog.New(slog.DiscardHandler)}
+	s := &Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}
 	values := make([]float32, 3<<17)
 	source := rand.New(rand.NewPCG(1, 1))
 	version := func(change float32) []byte {
@@ -104,7 +105,7 @@ func TestSubmittedDeltas(t *testing.T) {
 		}
 		submitted := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType, "small", fmt.Sprint("s", source.Uint32()), wish))
 		for range 2 { // delivered twice
-			if err := s.effect().Record(t.Context(), log, message(submitted)); err != nil {
+			if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 				t.Fatal(err)
 			}
 		}

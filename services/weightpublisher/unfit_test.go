@@ -11,6 +11,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/weights"
 )
@@ -18,10 +19,10 @@ import (
 // outcome is what becomes of a submission: nothing, or why it was rejected.
 func outcome(t *testing.T, log *eventlog.Log, policy string, wish events.WeightsSubmitted) string {
 	t.Helper()
-	s := &Service{log: log, logger: slog.New(slog.DiscardHandler)}
+	s := &Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}
 	id := fmt.Sprint(len(servicetest.All(t, log, events.Catalogue, events.WeightsSubmittedType)))
 	submitted := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType, policy, id, wish))
-	if err := s.effect().Record(t.Context(), log, message(submitted)); err != nil {
+	if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range servicetest.All(t, log, events.Catalogue, events.WeightsRejectedType) {

@@ -153,7 +153,7 @@ func adminLogIn(t *testing.T, s *server.Server, dir, objects, ca string) *eventl
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.EnsureStreams(t.Context()); err != nil {
+	if err := log.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return log

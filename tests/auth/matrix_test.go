@@ -199,7 +199,7 @@ func TestEverybodyOnEverySubject(t *testing.T) {
 	dir := initKeys(t)
 	s := serve(t, dir, auth.ConfigFile)
 	admin := adminLog(t, s, dir)
-	if err := admin.EnsureRun(t.Context(), run); err != nil {
+	if err := admin.Streams.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range auth.Everybody() {

@@ -45,7 +45,7 @@ func TestOutsiderAtTheIntake(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	stated := eventlog.Submission{Run: run, Type: events.RunPausedType, Entity: run, Data: events.RunPaused{Reason: "lunch"}, ID: "pause-1"}
-	answer, err := operator.Submit(ctx, stated)
+	answer, err := operator.Submitter.Submit(ctx, stated)
 	if err != nil || answer.Sequence == 0 {
 		t.Fatalf("%+v, %v", answer, err)
 	}

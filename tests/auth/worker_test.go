@@ -73,7 +73,7 @@ func TestWorkerUnderLock(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	opening := eventlog.Submission{Run: "game", Type: events.RunOpenedType, Entity: "game", Data: events.RunOpened{Config: cfg}, ID: "opened-game"}
-	if _, err := operator.Submit(ctx, opening); err != nil {
+	if _, err := operator.Submitter.Submit(ctx, opening); err != nil {
 		t.Fatal(err)
 	}
 	servicetest.StartRollout(t, admin, "game", "g000001-0", "a")

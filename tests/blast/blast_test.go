@@ -46,7 +46,7 @@ func says(t *testing.T, paused events.RunPaused, words ...string) {
 // findings are what the checker has against the poisoned run: about the sequences from first on, and about none before. Its books add up.
 func (p *plane) findings(first uint64, want ...string) {
 	p.t.Helper()
-	report, err := audit.Check(p.t.Context(), p.log, poison)
+	report, err := audit.Check(p.t.Context(), p.log.Reader, poison)
 	if err != nil {
 		p.t.Fatal(err)
 	}

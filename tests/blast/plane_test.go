@@ -95,7 +95,7 @@ func (p *plane) submit(run string, t events.Type, entity string, data any) error
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
 	p.said++
-	_, err := p.log.Submit(ctx, eventlog.Submission{Run: run, Type: t, Entity: entity, Data: data, ID: fmt.Sprint("said-", p.said)})
+	_, err := p.log.Submitter.Submit(ctx, eventlog.Submission{Run: run, Type: t, Entity: entity, Data: data, ID: fmt.Sprint("said-", p.said)})
 	return err
 }
 

@@ -11,10 +11,11 @@ import (
 	"testing"
 )
 
-// appending are the methods that put events on the log.
-var appending = []string{"Append", "AppendLast", "AppendOnce", "Seal", "Restore", "ListRun"}
+// wholeLog are the names by which a file of a service could get at an Appender: the part itself, and the log that has it.
+var wholeLog = []string{"Appender", "eventlog.Log", "eventlog.New"}
 
-// TestServicesAppendNothing: the effect handlers of services give the events that package pipeline appends.
+// TestServicesAppendNothing: services name the parts of the log that they use, and never the one that appends. Package pipeline
+// appends what their handlers give.
 func TestServicesAppendNothing(t *testing.T) {
 	looked := 0
 	err := filepath.WalkDir("../../services", func(path string, entry fs.DirEntry, err error) error {
@@ -29,8 +30,8 @@ func TestServicesAppendNothing(t *testing.T) {
 			return err
 		}
 		looked++
-		for _, name := range appends(file) {
-			t.Errorf("%s calls %s", path, name)
+		for _, name := range named(file) {
+			t.Errorf("%s names %s", path, name)
 		}
 		return nil
 	})
@@ -42,40 +43,32 @@ func TestServicesAppendNothing(t *testing.T) {
 	}
 }
 
-// appends names the methods of the log that a file calls to append.
-func appends(file *ast.File) (names []string) {
+// named are the names of wholeLog that a file uses.
+func named(file *ast.File) (names []string) {
 	ast.Inspect(file, func(n ast.Node) bool {
-		call, ok := n.(*ast.CallExpr)
-		if !ok {
-			return true
-		}
-		if method, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains(appending, method.Sel.Name) && onLog(method.X) {
-			names = append(names, method.Sel.Name)
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			name := s.Sel.Name
+			if x, ok := s.X.(*ast.Ident); ok && x.Name == "eventlog" && name != "Appender" {
+				name = "eventlog." + name
+			}
+			if slices.Contains(wholeLog, name) {
+				names = append(names, name)
+			}
 		}
 		return true
 	})
 	return names
 }
 
-// onLog reports whether an expression is named as logs are: log, s.log, env.Log.
-func onLog(x ast.Expr) bool {
-	switch x := x.(type) {
-	case *ast.Ident:
-		return strings.EqualFold(x.Name, "log")
-	case *ast.SelectorExpr:
-		return strings.EqualFold(x.Sel.Name, "log")
-	}
-	return false
-}
-
-// TestAppendsAreFound shows that the rule above is one that can be broken.
-func TestAppendsAreFound(t *testing.T) {
+// TestAppendersAreFound shows that the rule above is one that can be broken.
+func TestAppendersAreFound(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "x.go", `package x
-		func f() { s.log.Append(ctx, e); env.Log.AppendLast(ctx, e, nil); log.Seal(ctx, run, true); s.log.Last(ctx); keys.Seal(nil); append(a, b) }`, 0)
+		var a *eventlog.Log
+		func f(r eventlog.Reader, to eventlog.Appender) { env.Log.Appender.Append(ctx, e); r.Last(ctx); slog.New(nil); keys.Seal(nil) }`, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := appends(file); !slices.Equal(got, []string{"Append", "AppendLast", "Seal"}) {
+	if got := named(file); !slices.Equal(got, []string{"eventlog.Log", "Appender", "Appender"}) {
 		t.Errorf("found %v", got)
 	}
 }

@@ -19,7 +19,7 @@ func TestKilledServersKeepTheirMessages(t *testing.T) {
 	c := natstest.StartMembers(t, servers, true)
 	log := c.Log()
 	const run = "r"
-	natstest.Eventually(t, "the run has its stream", func() bool { return log.EnsureRun(t.Context(), run) == nil })
+	natstest.Eventually(t, "the run has its stream", func() bool { return log.Streams.EnsureRun(t.Context(), run) == nil })
 	js, stream := log.JetStream(), events.RunStream(run)
 	text := bytes.Repeat([]byte("some words that compress well, "), 1000)
 	for round := range nightly.Count(2, 20) {

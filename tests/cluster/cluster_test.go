@@ -253,18 +253,18 @@ func TestMoreReplicas(t *testing.T) {
 		log  *eventlog.Log
 		want int
 	}{{one, 1}, {log, servers}} {
-		natstest.Eventually(t, "the streams have other replicas", func() bool { return l.log.EnsureStreams(t.Context()) == nil })
+		natstest.Eventually(t, "the streams have other replicas", func() bool { return l.log.Streams.Ensure(t.Context()) == nil })
 		has(l.want)
 	}
 	without, err := eventlog.New(c.Connect(), log.Store())
 	if err == nil {
-		err = without.EnsureStreams(t.Context())
+		err = without.Streams.Ensure(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	has(servers)
-	if n, err := without.Replicas(t.Context()); n != servers || err != nil {
+	if n, err := without.Streams.Replicas(t.Context()); n != servers || err != nil {
 		t.Errorf("a process without the option makes streams with %d replicas, %v", n, err)
 	}
 }

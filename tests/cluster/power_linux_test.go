@@ -145,7 +145,7 @@ func (d *load) append(ctx context.Context, run, entity string, n int, prev uint6
 	}
 	e.Prev = prev
 	for ctx.Err() == nil {
-		stored, _, err := d.log.Append(ctx, e)
+		stored, _, err := d.log.Appender.Append(ctx, e)
 		if err == nil {
 			d.ledger.add(events.RunStream(run), stored.ID, stored.Seq)
 			return stored.Seq, true
@@ -174,7 +174,7 @@ func (d *load) chain(ctx context.Context, i int) {
 func (d *load) runs(ctx context.Context) {
 	for n := 0; n < 4 && ctx.Err() == nil; n++ {
 		run := fmt.Sprintf("life-%d-%d", d.life, n)
-		if err := d.log.EnsureRun(ctx, run); err != nil {
+		if err := d.log.Streams.EnsureRun(ctx, run); err != nil {
 			continue
 		}
 		d.append(ctx, run, "g000001-1", 0, 0, 100)
@@ -237,7 +237,7 @@ func TestPowerOfReplicasIsCut(t *testing.T) {
 	chance := rand.New(rand.NewPCG(seed, 0))
 	m := onDisks(t)
 	log, l := m.Log(), &ledger{handled: map[string]bool{}}
-	natstest.Eventually(t, "the run has its stream", func() bool { return log.EnsureRun(t.Context(), powerRun) == nil })
+	natstest.Eventually(t, "the run has its stream", func() bool { return log.Streams.EnsureRun(t.Context(), powerRun) == nil })
 	n := nightly.Count(1, 20)
 	for life := range n {
 		m.live(log, l, life, chance)

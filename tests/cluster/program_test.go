@@ -39,7 +39,7 @@ func opened(t *testing.T, c *natstest.Members, store string) *eventlog.Log {
 // replicated demands three replicas of each stream, and that all of some streams are there.
 func replicated(t *testing.T, log *eventlog.Log, streams ...string) {
 	t.Helper()
-	all, err := log.Replications(t.Context())
+	all, err := log.Streams.Replications(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

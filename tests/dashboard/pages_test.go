@@ -120,7 +120,7 @@ func TestOtherPages(t *testing.T) {
 	s.axe("the fleet")
 	s.picture("dashboard-fleet.png")
 
-	if _, err := s.log.Submit(t.Context(), eventlog.Submission{Run: "late", Type: events.RunPausedType, Entity: "late", Data: events.RunPaused{Reason: says}, ID: "x", Source: "test"}); err == nil {
+	if _, err := s.log.Submitter.Submit(t.Context(), eventlog.Submission{Run: "late", Type: events.RunPausedType, Entity: "late", Data: events.RunPaused{Reason: says}, ID: "x", Source: "test"}); err == nil {
 		t.Fatal("a run that is not there was paused")
 	}
 	servicetest.OpenRun(t, s.log, "late", servicetest.Config("mend-clamp"))

@@ -29,7 +29,7 @@ func TestRedrive(t *testing.T) {
 	}
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)
-	if _, err := log.Submit(t.Context(), eventlog.Submission{Run: "late", Type: events.RunPausedType, Entity: "late", Data: events.RunPaused{Reason: "lunch"}, ID: "x", Source: "test"}); err == nil {
+	if _, err := log.Submitter.Submit(t.Context(), eventlog.Submission{Run: "late", Type: events.RunPausedType, Entity: "late", Data: events.RunPaused{Reason: "lunch"}, ID: "x", Source: "test"}); err == nil {
 		t.Fatal("a run that is not there was paused")
 	}
 	letter := ""

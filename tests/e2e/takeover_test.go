@@ -55,7 +55,7 @@ func outside(t *testing.T) (log *eventlog.Log, url, objects string) {
 	}
 	log, err = eventlog.New(conn, store)
 	if err == nil {
-		err = log.EnsureStreams(t.Context())
+		err = log.Streams.Ensure(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)

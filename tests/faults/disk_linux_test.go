@@ -62,7 +62,7 @@ func (tr *trial) refused(ctx context.Context) {
 	text := strings.Repeat("x", 100<<10)
 	for range 100 {
 		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
-		_, err := tr.log.Submit(asking, eventlog.Submission{Run: run, Type: events.RolloutAnnotatedType, Entity: nobody, Data: events.RolloutAnnotated{Text: text}})
+		_, err := tr.log.Submitter.Submit(asking, eventlog.Submission{Run: run, Type: events.RolloutAnnotatedType, Entity: nobody, Data: events.RolloutAnnotated{Text: text}})
 		cancel()
 		if err != nil && !errors.Is(err, eventlog.ErrRefused) {
 			return

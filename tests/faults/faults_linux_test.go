@@ -159,7 +159,7 @@ func newTrial(t *testing.T, seed uint64, faults []string, chance *rand.Rand) *tr
 	program.Eventually(t, func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		return tr.log.AwaitStreams(ctx)
+		return tr.log.Streams.Await(ctx)
 	})
 	return tr
 }
@@ -255,7 +255,7 @@ func (tr *trial) try() {
 	program.Eventually(t, func() error { // a fault at the last event may go on
 		looking, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		return tr.log.AwaitStreams(looking)
+		return tr.log.Streams.Await(looking)
 	})
 	for { // a question is lost where the log is opened again meanwhile
 		looking, cancel := context.WithTimeout(ctx, program.Patience/3)

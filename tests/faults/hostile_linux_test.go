@@ -54,7 +54,7 @@ func (tr *trial) submit(ctx context.Context, in string, typ events.Type, entity 
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if json.Valid(body) && tr.chance.IntN(2) == 0 {
-		answer, err := tr.log.Submit(ctx, eventlog.Submission{Run: in, Type: typ, Entity: entity, Data: json.RawMessage(body)})
+		answer, err := tr.log.Submitter.Submit(ctx, eventlog.Submission{Run: in, Type: typ, Entity: entity, Data: json.RawMessage(body)})
 		if errors.Is(err, eventlog.ErrRefused) {
 			err = nil
 		}

@@ -134,7 +134,7 @@ func (tr *trial) capacity(ctx context.Context, over []string) float64 {
 	for range outsiders {
 		work.Go(func() {
 			for asking.Err() == nil {
-				_, err := tr.log.Submit(asking, remark(over, fmt.Sprint("measure-", began.UnixNano()), int(next.Add(1))))
+				_, err := tr.log.Submitter.Submit(asking, remark(over, fmt.Sprint("measure-", began.UnixNano()), int(next.Add(1))))
 				if err == nil || errors.Is(err, eventlog.ErrRefused) {
 					answered.Add(1)
 				}

@@ -99,12 +99,12 @@ func live(t *testing.T, o orders) error {
 	if err != nil {
 		return err
 	}
-	monitor, err := health.New(health.Options{Log: log, Logger: logger, Server: server, Disks: []string{o.Dir}})
+	monitor, err := health.New(health.Options{Log: log.Streams, Conn: nc, Logger: logger, Server: server, Disks: []string{o.Dir}})
 	if err != nil {
 		return err
 	}
 	go monitor.Run(ctx)
-	if err := again.Keep(ctx, func() (bool, error) { err := log.EnsureStreams(ctx); return err == nil, err }, func(error, time.Duration) {}); err != nil {
+	if err := again.Keep(ctx, func() (bool, error) { err := log.Streams.Ensure(ctx); return err == nil, err }, func(error, time.Duration) {}); err != nil {
 		return err
 	}
 	if o.has(faultWire) {

@@ -108,7 +108,7 @@ func (v variant) run(change func(*runfile.RunConfig)) *decisions {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.EnsureStreams(t.Context()); err != nil {
+	if err := log.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())

@@ -56,7 +56,7 @@ func zombie(t *testing.T, seed uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.EnsureStreams(t.Context()); err != nil {
+	if err := log.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	step := time.Duration(0)

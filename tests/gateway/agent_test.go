@@ -512,7 +512,7 @@ func TestOnlyAnAgentHasItsRollout(t *testing.T) {
 		asks); err != nil || got.status != http.StatusNotFound {
 		t.Errorf("from outside: %d %s %v", got.status, got.body, err)
 	}
-	_, err := p.log.Submit(t.Context(), eventlog.Submission{Run: "r", Type: events.WorkspaceCalledType,
+	_, err := p.log.Submitter.Submit(t.Context(), eventlog.Submission{Run: "r", Type: events.WorkspaceCalledType,
 		Entity: "xtheirs-0", ID: "one", Source: "gateway/x",
 		Data: events.WorkspaceCalled{Op: events.WorkspaceAgent}})
 	if !errors.Is(err, eventlog.ErrRefused) ||

@@ -204,7 +204,7 @@ func TestAgentsComeBackFromAnything(t *testing.T) {
 	}
 	log, err := eventlog.New(conn, store)
 	if err == nil {
-		err = log.EnsureStreams(t.Context())
+		err = log.Streams.Ensure(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)

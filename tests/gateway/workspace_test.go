@@ -198,7 +198,7 @@ func TestWorkspaceOfAHarness(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if changed, err := scorer.Compare(t.Context(), p.log, scorer.Options{}, cfg, cfg.Tasks[0], &r); err != nil || len(changed) > 0 {
+		if changed, err := scorer.Compare(t.Context(), p.log.Reader, scorer.Options{}, cfg, cfg.Tasks[0], &r); err != nil || len(changed) > 0 {
 			t.Errorf("verified again: %+v, %v", changed, err)
 		}
 	}
@@ -379,7 +379,7 @@ func TestForgedEnds(t *testing.T) {
 	ended := servicetest.Finished(t, p.log.Store(), "r", m.Rollout, p.recorded(m))
 	ended.Verify, ended.Workspace = true, &other
 	submit := func(typ events.Type, data any) error {
-		_, err := p.log.Submit(t.Context(), eventlog.Submission{Run: "r", Type: typ, Entity: m.Rollout, Data: data, ID: rand.Text(), Source: "gateway/everybody"})
+		_, err := p.log.Submitter.Submit(t.Context(), eventlog.Submission{Run: "r", Type: typ, Entity: m.Rollout, Data: data, ID: rand.Text(), Source: "gateway/everybody"})
 		return err
 	}
 	if err := submit(events.RolloutFinishedType, ended); err == nil || !strings.Contains(err.Error(), "workspace") {

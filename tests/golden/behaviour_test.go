@@ -13,7 +13,7 @@ func (r *recording) behaviour() []behaviour.Row {
 	r.Helper()
 	l := books.New(r.run)
 	f := behaviour.New(&l.Rollouts)
-	if err := l.Read(r.Context(), r.log, f.Apply); err != nil {
+	if err := l.Read(r.Context(), r.log.Reader, f.Apply); err != nil {
 		r.Fatal(err)
 	}
 	return f.Rows()
@@ -30,7 +30,7 @@ func TestRecordedBehaviour(t *testing.T) {
 	if len(rows) != len(want) {
 		t.Fatalf("%d rows", len(rows))
 	}
-	recorded, err := evaluation.ReadRecorded(r.Context(), r.log, r.run)
+	recorded, err := evaluation.ReadRecorded(r.Context(), r.log.Reader, r.run)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,11 +72,11 @@ func restored(t *testing.T, name string) *recording {
 // whole checks that the archive is what was recorded.
 func (r *recording) whole() {
 	r.Helper()
-	findings, err := r.log.VerifyArchive(r.Context(), r.run, r.sealed)
+	findings, err := r.log.Archive.Verify(r.Context(), r.run, r.sealed)
 	if err != nil || len(findings) > 0 {
 		r.Errorf("the archive: %v %v", findings, err)
 	}
-	objects, err := recovery.VerifyObjects(r.Context(), r.log, r.run, r.sealed, nil)
+	objects, err := recovery.VerifyObjects(r.Context(), r.log.Reader, r.run, r.sealed, nil)
 	if err != nil || len(objects.Findings) > 0 || objects.Count == 0 {
 		r.Errorf("%d objects: %v %v", objects.Count, objects.Findings, err)
 	}
@@ -84,7 +84,7 @@ func (r *recording) whole() {
 
 func (r *recording) audit(run string) audit.Report {
 	r.Helper()
-	report, err := audit.Check(r.Context(), r.log, run)
+	report, err := audit.Check(r.Context(), r.log.Reader, run)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func (r *recording) audit(run string) audit.Report {
 // verify makes decisions of services again.
 func (r *recording) verify(services ...string) (checked map[string]int, differences []pipeline.Difference) {
 	r.Helper()
-	v := &pipeline.Verification{Log: r.log, Run: r.run, Deciders: r.deciders(r.run, services...), Report: func(d pipeline.Difference) { differences = append(differences, d) }}
+	v := &pipeline.Verification{Log: r.log.Reader, Run: r.run, Deciders: r.deciders(r.run, services...), Report: func(d pipeline.Difference) { differences = append(differences, d) }}
 	checked, err := v.Verify(r.Context())
 	if err != nil {
 		r.Fatal(err)
@@ -141,7 +141,7 @@ func (r *recording) replay() books.Diff {
 	if _, err := again.Run(r.Context()); err != nil {
 		r.Fatal(err)
 	}
-	d, err := books.Compare(r.Context(), r.log, r.run, "again", "trainer")
+	d, err := books.Compare(r.Context(), r.log.Reader, r.run, "again", "trainer")
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func passRun(t *testing.T, log *eventlog.Log, run string) {
 		t.Fatal(err)
 	}
 	servicetest.Wait(t, log, run, events.BatchReadyType, "trainer", 1)
-	_, err := log.Submit(t.Context(), eventlog.Submission{Run: run, Type: events.RunClosedType, Entity: run, Data: events.RunClosed{Reason: "enough"}, ID: "close"})
+	_, err := log.Submitter.Submit(t.Context(), eventlog.Submission{Run: run, Type: events.RunClosedType, Entity: run, Data: events.RunClosed{Reason: "enough"}, ID: "close"})
 	if err != nil {
 		t.Fatal(err)
 	}

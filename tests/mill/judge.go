@@ -46,14 +46,14 @@ func Ended(ctx context.Context, log *eventlog.Log, run string) (waits string, er
 // nothing is lost and nothing is there twice: each rollout has one outcome, and each of the steps one batch that was consumed once.
 func Judge(ctx context.Context, log *eventlog.Log, run string, steps int64) error {
 	var faults []error
-	report, err := audit.Check(ctx, log, run)
+	report, err := audit.Check(ctx, log.Reader, run)
 	if err != nil {
 		return err
 	}
 	for _, f := range report.Findings {
 		faults = append(faults, fmt.Errorf("audit: %s", f))
 	}
-	v, err := replay.Verify(ctx, log, run, func(uint64) {})
+	v, err := replay.Verify(ctx, log.Reader, run, func(uint64) {})
 	if err != nil {
 		return err
 	}

@@ -162,7 +162,7 @@ func (p *Mill) train(ctx context.Context, run string) error {
 				return ctx.Err()
 			}
 			for range 2 {
-				_, err := p.Log.Submit(ctx, eventlog.Submission{
+				_, err := p.Log.Submitter.Submit(ctx, eventlog.Submission{
 					Run: run, Type: events.BatchConsumedType, Entity: feed, Data: events.BatchConsumed{Step: batch.Step}, ID: "consumed-" + strconv.FormatInt(batch.Step, 10),
 				})
 				if err != nil {
@@ -176,7 +176,7 @@ func (p *Mill) train(ctx context.Context, run string) error {
 			if err != nil || batch.Step < cfg.Steps {
 				return err
 			}
-			_, err = p.Log.Submit(ctx, eventlog.Submission{Run: run, Type: events.RunClosedType, Entity: run, Data: events.RunClosed{Reason: "all steps are trained"}, ID: "close"})
+			_, err = p.Log.Submitter.Submit(ctx, eventlog.Submission{Run: run, Type: events.RunClosedType, Entity: run, Data: events.RunClosed{Reason: "all steps are trained"}, ID: "close"})
 			return err
 		})
 		return ctx.Err() != nil, err
@@ -192,7 +192,7 @@ func (p *Mill) publish(ctx context.Context, run string, step int64, manifest sto
 		return err
 	}
 	errThere := errors.New("it is published")
-	_, _, err = p.Log.AppendLast(ctx, fact, func(last *events.Event) error {
+	_, _, err = p.Log.Appender.AppendLast(ctx, fact, func(last *events.Event) error {
 		if last == nil {
 			return nil
 		}
@@ -237,7 +237,7 @@ func OpenWith(ctx context.Context, log *eventlog.Log, run string, steps int64, c
 			Name: "task", Digest: "sha256:task", Workdir: "/app", VerifierTimeout: runfile.Duration(time.Minute), Snapshot: snapshot, Tests: snapshot, Instruction: "Do it well.",
 		}}
 		change(&cfg)
-		_, err = log.Submit(ctx, eventlog.Submission{Run: run, Type: events.RunOpenedType, Entity: run, Data: events.RunOpened{Config: cfg}, ID: "open"})
+		_, err = log.Submitter.Submit(ctx, eventlog.Submission{Run: run, Type: events.RunOpenedType, Entity: run, Data: events.RunOpened{Config: cfg}, ID: "open"})
 		return err == nil, err
 	}, func(error, time.Duration) {})
 }

@@ -147,7 +147,7 @@ func TestOutcomesRaceWithDeadlines(t *testing.T) {
 	if len(servicetest.All(t, p.log, "r", events.RolloutScoredType, events.RolloutFailedType)) != size {
 		t.Error("not every rollout has one outcome")
 	}
-	report, err := audit.Check(t.Context(), p.log, "r")
+	report, err := audit.Check(t.Context(), p.log.Reader, "r")
 	if err != nil || len(report.Findings) > 0 {
 		t.Errorf("%v, %v", report.Findings, err)
 	}

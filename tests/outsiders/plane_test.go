@@ -49,7 +49,7 @@ func newPlane(t *testing.T, cfg runfile.RunConfig) *plane {
 func (p *plane) submit(t events.Type, entity string, data any) error {
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
-	_, err := p.log.Submit(ctx, eventlog.Submission{Run: "r", Type: t, Entity: entity, Data: data, ID: fmt.Sprintf("%s-%s-%d", t, entity, time.Now().UnixNano())})
+	_, err := p.log.Submitter.Submit(ctx, eventlog.Submission{Run: "r", Type: t, Entity: entity, Data: data, ID: fmt.Sprintf("%s-%s-%d", t, entity, time.Now().UnixNano())})
 	return err
 }
 

@@ -37,7 +37,7 @@ func Start(t testing.TB, log *eventlog.Log, run string, cfg runfile.RunConfig, o
 // Prove holds a run to all that Rondo promises, and makes its decisions again.
 func Prove(t testing.TB, log *eventlog.Log, run string) audit.Report {
 	t.Helper()
-	report, err := audit.Check(t.Context(), log, run)
+	report, err := audit.Check(t.Context(), log.Reader, run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func Prove(t testing.TB, log *eventlog.Log, run string) audit.Report {
 		t.Fatal(err)
 	}
 	again := pipeline.Verification{
-		Log: log, Run: run, Report: func(d pipeline.Difference) { t.Errorf("decided again, %+v", d) },
+		Log: log.Reader, Run: run, Report: func(d pipeline.Difference) { t.Errorf("decided again, %+v", d) },
 		Deciders: map[string]map[string]pipeline.Decider{
 			topology.QuerySampler: samplers, topology.AdvantageCalculator: calculators, topology.TrainerFeeder: trainerfeeder.Deciders(run, cfg, log.Store()),
 		},

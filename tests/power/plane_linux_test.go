@@ -126,7 +126,7 @@ func live(ctx context.Context, o orders) error {
 	if err != nil {
 		return err
 	}
-	if err := log.EnsureStreams(ctx); err != nil {
+	if err := log.Streams.Ensure(ctx); err != nil {
 		return err
 	}
 	p := &plane{log: log, voice: &voice{}, life: o.Life, rng: rand.New(rand.NewPCG(uint64(o.Life), uint64(o.Interval)))}
@@ -210,7 +210,7 @@ func (p *plane) check(ctx context.Context, known []answer) (f findings, err erro
 		}
 	}
 	for _, run := range lastOpened(known, openRuns) {
-		report, err := audit.Check(ctx, p.log, run)
+		report, err := audit.Check(ctx, p.log.Reader, run)
 		if err != nil {
 			f.Broken = append(f.Broken, fmt.Sprintf("audit of run %s: %v", run, err))
 		}
@@ -225,7 +225,7 @@ func (p *plane) check(ctx context.Context, known []answer) (f findings, err erro
 func (p *plane) outsiders(ctx context.Context, known []answer) error {
 	old := lastOpened(known, 3*openRuns)
 	for _, run := range old[:max(0, len(old)-openRuns)] {
-		if _, err := p.log.Submit(ctx, eventlog.Submission{Run: run, Type: events.RunClosedType, Entity: run, Data: events.RunClosed{}, ID: "close"}); err != nil {
+		if _, err := p.log.Submitter.Submit(ctx, eventlog.Submission{Run: run, Type: events.RunClosedType, Entity: run, Data: events.RunClosed{}, ID: "close"}); err != nil {
 			return err
 		}
 	}
@@ -280,7 +280,7 @@ func (p *plane) user(ctx context.Context, run string, user int) error {
 }
 
 func (p *plane) submit(ctx context.Context, s eventlog.Submission, opens bool) error {
-	a, err := p.log.Submit(ctx, s)
+	a, err := p.log.Submitter.Submit(ctx, s)
 	if err != nil {
 		return err
 	}

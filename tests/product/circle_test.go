@@ -124,7 +124,7 @@ func TestCircle(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range runs {
-		report, err := audit.Check(t.Context(), log, name)
+		report, err := audit.Check(t.Context(), log.Reader, name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -166,7 +166,7 @@ func TestProduct(t *testing.T) {
 	}
 	command(t, nil, rondo, "run", "close", "product", "--dir", plane)
 	command(t, nil, rondo, "audit", "product", "--dir", plane)
-	report, err := audit.Check(t.Context(), log, "product")
+	report, err := audit.Check(t.Context(), log.Reader, "product")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func state(t *testing.T, log *eventlog.Log, typ events.Type, rollout string, pre
 	e, err := events.New("r", typ, rollout, "0", data)
 	e.Source, e.Prev = "test", prev
 	if err == nil {
-		e, _, err = log.Append(t.Context(), e)
+		e, _, err = log.Appender.Append(t.Context(), e)
 	}
 	if err != nil {
 		t.Error(err)
@@ -34,7 +34,7 @@ func TestStanding(t *testing.T) {
 	if text := standing(t.Context(), log, "r"); !strings.Contains(text, "read its events: ") || !strings.Contains(text, "list its consumers: ") {
 		t.Errorf("of a run without a stream is said:\n%s", text)
 	}
-	if err := log.EnsureRun(t.Context(), "r"); err != nil {
+	if err := log.Streams.EnsureRun(t.Context(), "r"); err != nil {
 		t.Fatal(err)
 	}
 	starts := make([]uint64, 13)
@@ -88,7 +88,7 @@ func TestGrows(t *testing.T) {
 	defer writer.Wait()
 	defer stop()
 	writer.Go(func() {
-		if err := log.EnsureRun(t.Context(), "r"); err != nil {
+		if err := log.Streams.EnsureRun(t.Context(), "r"); err != nil {
 			t.Error(err)
 		}
 		for i := 0; ctx.Err() == nil; i++ {

@@ -258,7 +258,7 @@ func (p *plane) prove() {
 	}
 	turns := 0
 	for _, run := range runs {
-		found, err := audit.Check(p.t.Context(), p.log, run)
+		found, err := audit.Check(p.t.Context(), p.log.Reader, run)
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -270,7 +270,7 @@ func (p *plane) prove() {
 		}
 		turns += len(servicetest.All(p.t, p.log, run, events.TurnSampledType))
 	}
-	books, err := books.Read(p.t.Context(), p.log, "r")
+	books, err := books.Read(p.t.Context(), p.log.Reader, "r")
 	if err != nil {
 		p.t.Fatal(err)
 	}

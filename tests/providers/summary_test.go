@@ -128,7 +128,7 @@ func TestSummariesInABatch(t *testing.T) {
 			t.Errorf("%s: %d turns with %d summaries, %d samples, %d tokens trained on, %d sampled", id, len(r.Turns), summaries, segments, len(trained), len(sampled))
 		}
 	}
-	if found, err := audit.Check(t.Context(), p.log, "r"); err != nil || len(found.Findings) > 0 || len(ready.Rollouts) != 2 {
+	if found, err := audit.Check(t.Context(), p.log.Reader, "r"); err != nil || len(found.Findings) > 0 || len(ready.Rollouts) != 2 {
 		t.Errorf("%d rollouts, %v, %v", len(ready.Rollouts), found.Findings, err)
 	}
 }

@@ -83,7 +83,7 @@ func TestFarRollouts(t *testing.T) {
 func farRollouts(t *testing.T, log *eventlog.Log, connect func() *nats.Conn, wires []*natstest.Wire, steps int64, breaks int) {
 	t.Helper()
 	const run = "r"
-	if err := log.EnsureStreams(t.Context()); err != nil {
+	if err := log.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	runs(t, log, "home", run, topology.Intake, topology.QuerySampler, topology.AdvantageCalculator, topology.TrainerFeeder, topology.DeadLetters)

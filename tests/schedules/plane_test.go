@@ -57,14 +57,14 @@ func (p plane) env(dir, instance string) pipeline.Env {
 
 // open opens a run as the intake does.
 func (p plane) open(ctx context.Context, run string, cfg runfile.RunConfig) error {
-	if err := p.log.EnsureRun(ctx, run); err != nil {
+	if err := p.log.Streams.EnsureRun(ctx, run); err != nil {
 		return err
 	}
 	opened, err := events.New(run, events.RunOpenedType, run, "0", events.RunOpened{Config: cfg})
 	if err != nil {
 		return err
 	}
-	if _, _, err := p.log.Append(ctx, opened); err != nil {
+	if _, _, err := p.log.Appender.Append(ctx, opened); err != nil {
 		return err
 	}
 	opened.Run = events.Catalogue
@@ -81,7 +81,7 @@ func (p plane) state(ctx context.Context, run string, typ events.Type, entity, o
 }
 
 func (p plane) last(ctx context.Context, fact events.Event) error {
-	_, _, err := p.log.AppendLast(ctx, fact, func(*events.Event) error { return nil })
+	_, _, err := p.log.Appender.AppendLast(ctx, fact, func(*events.Event) error { return nil })
 	return err
 }
 

@@ -140,7 +140,7 @@ func (p plane) verify(ctx context.Context, run string, cfg runfile.RunConfig, tr
 	if len(final.Batches) != int(tr.steps) || final.Chain != want.Chain {
 		return fmt.Errorf("the final weights are made of %d batches in another order than %d undisturbed steps", len(final.Batches), tr.steps)
 	}
-	report, err := audit.Check(ctx, p.log, run)
+	report, err := audit.Check(ctx, p.log.Reader, run)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (p plane) verify(ctx context.Context, run string, cfg runfile.RunConfig, tr
 	}
 	var differs []pipeline.Difference
 	again := pipeline.Verification{
-		Log: p.log, Run: run, Deciders: map[string]map[string]pipeline.Decider{topology.TrainerFeeder: trainerfeeder.Deciders(run, cfg, p.log.Store())},
+		Log: p.log.Reader, Run: run, Deciders: map[string]map[string]pipeline.Decider{topology.TrainerFeeder: trainerfeeder.Deciders(run, cfg, p.log.Store())},
 		Report: func(d pipeline.Difference) { differs = append(differs, d) },
 	}
 	checked, err := again.Verify(ctx)

@@ -26,7 +26,7 @@ func Newest(_ events.WeightsPromoted, newest int64) int64 { return newest }
 
 // Follow tells found of the version of a policy that is chosen, and of each other one that is chosen later, until the context ends: it goes on after every failure.
 // failed is told of those. Who may read the policy's versions may do it.
-func Follow(ctx context.Context, log *eventlog.Log, policy string, choose Choice, found func(version int64), failed func(err error, wait time.Duration)) error {
+func Follow(ctx context.Context, nc *nats.Conn, log eventlog.Reader, policy string, choose Choice, found func(version int64), failed func(err error, wait time.Duration)) error {
 	heard, at := make(chan struct{}, 1), int64(-1)
 	look := func() error {
 		published, some, err := log.Published(ctx, events.Catalogue, policy)
@@ -51,7 +51,7 @@ func Follow(ctx context.Context, log *eventlog.Log, policy string, choose Choice
 	}
 	return Again.Keep(ctx, func() (bool, error) {
 		for _, t := range []events.Type{events.WeightsPublishedType, events.WeightsPromotedType} {
-			hearing, err := log.Conn().Subscribe(events.Event{Run: events.Catalogue, Type: t, Entity: policy}.Subject(), hear)
+			hearing, err := nc.Subscribe(events.Event{Run: events.Catalogue, Type: t, Entity: policy}.Subject(), hear)
 			if err != nil {
 				return false, err
 			}
@@ -75,7 +75,7 @@ func Follow(ctx context.Context, log *eventlog.Log, policy string, choose Choice
 }
 
 // Promoted is what was promoted of a policy last, the zero value where nothing was.
-func Promoted(ctx context.Context, log *eventlog.Log, policy string) (events.WeightsPromoted, error) {
+func Promoted(ctx context.Context, log eventlog.Reader, policy string) (events.WeightsPromoted, error) {
 	last, err := log.LastOfType(ctx, events.Catalogue, events.WeightsPromotedType, policy)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return events.WeightsPromoted{}, nil

@@ -32,7 +32,7 @@ func TestBeginsAtThePublishedVersion(t *testing.T) {
 	open := func(run string, opened events.RunOpened) *trainer {
 		t.Helper()
 		opened.Config = servicetest.Config("a")
-		if err := log.EnsureRun(t.Context(), run); err != nil {
+		if err := log.Streams.EnsureRun(t.Context(), run); err != nil {
 			t.Fatal(err)
 		}
 		servicetest.Append(t, log, servicetest.Event(t, run, events.RunOpenedType, run, "0", opened))

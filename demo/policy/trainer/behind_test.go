@@ -28,7 +28,7 @@ func state(t *testing.T, log *eventlog.Log, typ events.Type, ordinal string, dat
 	if e, _, err = log.BehindLast(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := log.Append(t.Context(), e); err != nil {
+	if _, _, err := log.Appender.Append(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -50,7 +50,7 @@ func TestCheckpointAheadOfLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := natstest.Log(t)
-			if err := log.EnsureRun(t.Context(), "r"); err != nil {
+			if err := log.Streams.EnsureRun(t.Context(), "r"); err != nil {
 				t.Fatal(err)
 			}
 			for i, letter := range c.log {

@@ -207,7 +207,7 @@ func (t *trainer) publish(ctx context.Context) error {
 func (t *trainer) state(ctx context.Context, run string, typ events.Type, entity, id string, data any) error {
 	for {
 		attempt, cancel := context.WithTimeout(ctx, answerTimeout)
-		_, err := t.Log.Submit(attempt, eventlog.Submission{
+		_, err := t.Log.Submitter.Submit(attempt, eventlog.Submission{
 			Run: run, Type: typ, Entity: entity, Data: data, Source: source,
 			ID: t.Run + "-" + id + "-" + t.session,
 		})
