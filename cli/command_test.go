@@ -98,7 +98,7 @@ func rondo(t *testing.T, args ...string) (output string, err error) {
 }
 
 func TestMistakesAreNamed(t *testing.T) {
-	dir := clitest.Held(t, func(log *eventlog.Log) {
+	dir := clitest.FilledPlane(t, func(log *eventlog.Log) {
 		servicetest.OpenRun(t, log, "first", servicetest.Config("a"))
 	})
 	nowhere := t.TempDir()
@@ -227,10 +227,10 @@ func TestExitCodes(t *testing.T) {
 
 // TestWhereFlagsComeFrom: the command line wins over the environment, which wins over the file.
 func TestWhereFlagsComeFrom(t *testing.T) {
-	dir := clitest.Held(t, func(log *eventlog.Log) {
+	dir := clitest.FilledPlane(t, func(log *eventlog.Log) {
 		servicetest.OpenRun(t, log, "first", servicetest.Config("a"))
 	})
-	other := clitest.Held(t, nil)
+	other := clitest.FilledPlane(t, nil)
 	config := clitest.Write(t, filepath.Join(t.TempDir(), "rondo.yaml"), fmt.Sprintf("dir: %s\njson: true\ndurability: 100ms\n", dir))
 	runs := func(args ...string) (n int, asJSON bool) {
 		t.Helper()
@@ -274,7 +274,7 @@ func TestWhereFlagsComeFrom(t *testing.T) {
 
 // TestAuditShowsWhatWasRefused: dead letters of the run, of its policy's weights, and nobody else's.
 func TestAuditShowsWhatWasRefused(t *testing.T) {
-	dir := clitest.Held(t, func(log *eventlog.Log) {
+	dir := clitest.FilledPlane(t, func(log *eventlog.Log) {
 		cfg := servicetest.Config("a")
 		cfg.Tasks[0].Snapshot = servicetest.Blob(t, log.Store(), []byte("s"))
 		cfg.Tasks[0].Tests = cfg.Tasks[0].Snapshot
@@ -330,7 +330,7 @@ func TestAuditShowsWhatWasRefused(t *testing.T) {
 
 // TestFaultsThatAreFound end with a code of their own, and with the report.
 func TestFaultsThatAreFound(t *testing.T) {
-	dir := clitest.Held(t, func(log *eventlog.Log) {
+	dir := clitest.FilledPlane(t, func(log *eventlog.Log) {
 		servicetest.OpenRun(t, log, "first", servicetest.Config("a")) // whose objects are not there
 		servicetest.StartRollout(t, log, "first", "g000001-0", "a")
 		servicetest.Append(t, log, servicetest.Event(t, "first", events.RolloutScoredType, "g000001-0", "0", events.RolloutScored{Reward: 1}))

@@ -26,7 +26,7 @@ func (m *Monitor) askLog(ctx context.Context) {
 	switch {
 	case interrupted(ctx):
 	case err == nil:
-		m.outages.found(LogUnreachable)
+		m.outages.set(LogUnreachable)
 		m.lookAtReplicas(replicas)
 	default:
 		m.streams.away = time.Now()
@@ -34,16 +34,16 @@ func (m *Monitor) askLog(ctx context.Context) {
 		if cluster := m.o.Log.Conn().ConnectedClusterName(); cluster != "" {
 			who = "the leader in NATS cluster " + cluster
 		}
-		m.outages.found(LogUnreachable, Outage{Since: began, Reason: reason(who, err)})
+		m.outages.set(LogUnreachable, Outage{Since: began, Reason: reason(who, err)})
 	}
 }
 
 // lookAtReplicas looks whether a server is missing that holds the catalogue: it holds runs as well, most likely.
 func (m *Monitor) lookAtReplicas(r eventlog.Replication) {
 	if degraded := r.Degraded(); degraded != "" {
-		m.outages.found(LogDegraded, Outage{Of: r.Stream, Reason: degraded})
+		m.outages.set(LogDegraded, Outage{Of: r.Stream, Reason: degraded})
 	} else {
-		m.outages.found(LogDegraded)
+		m.outages.set(LogDegraded)
 	}
 }
 
@@ -68,12 +68,12 @@ func (m *Monitor) askStore(ctx context.Context) {
 	case interrupted(ctx):
 	case err != nil:
 		m.stored = time.Time{} // what has failed must be written until it is well
-		m.outages.found(StoreUnreachable, Outage{Since: began, Reason: reason("the object store", err)})
+		m.outages.set(StoreUnreachable, Outage{Since: began, Reason: reason("the object store", err)})
 	default:
 		if write {
 			m.stored = began
 		}
-		m.outages.found(StoreUnreachable)
+		m.outages.set(StoreUnreachable)
 	}
 }
 
@@ -108,7 +108,7 @@ func (m *Monitor) askDisks(ctx context.Context) (diskState, bool) {
 	})
 	if err != nil {
 		if !interrupted(ctx) {
-			m.outages.found(DiskFails, Outage{Reason: "a local disk does not answer"})
+			m.outages.set(DiskFails, Outage{Reason: "a local disk does not answer"})
 		}
 		return state, false
 	}
@@ -117,8 +117,8 @@ func (m *Monitor) askDisks(ctx context.Context) (diskState, bool) {
 	} else if write {
 		m.wrote = time.Now()
 	}
-	m.outages.found(DiskFull, state.full...)
-	m.outages.found(DiskFails, state.fail...)
+	m.outages.set(DiskFull, state.full...)
+	m.outages.set(DiskFails, state.fail...)
 	return state, true
 }
 
@@ -164,7 +164,7 @@ func (m *Monitor) lookAtStreams(ctx context.Context, refusing []embedded.Refusal
 			found = append(found, Outage{Of: stream, Since: w.Since, Reason: "appends get no answer, and the server answers everything else", Do: do})
 		}
 	}
-	m.outages.found(LogRefusesWrites, found...)
+	m.outages.set(LogRefusesWrites, found...)
 	m.heal(len(refusing) > 0)
 }
 

@@ -84,7 +84,7 @@ func (m *Monitor) Stalled(consumer string, err error) {
 func (m *Monitor) lookAtInputs() {
 	stalled := m.consumers.outages()
 	if len(stalled) == 0 {
-		m.outages.found(InputsStalled)
+		m.outages.set(InputsStalled)
 		return
 	}
 	if m.outages.has(LogUnreachable) {
@@ -96,7 +96,7 @@ func (m *Monitor) lookAtInputs() {
 			oldest = o
 		}
 	}
-	m.outages.found(InputsStalled, Outage{
+	m.outages.set(InputsStalled, Outage{
 		Since: oldest.Since, Reason: fmt.Sprintf("%d consumers give no inputs, such as %s: %s", len(stalled), oldest.Of, oldest.Reason),
 	})
 }
@@ -112,5 +112,5 @@ func (m *Monitor) lookAtAppends() {
 		m.appends.note("", errSlowAppends)
 	}
 	m.slowAppends = count
-	m.outages.found(AppendsSlow, m.appends.outages()...)
+	m.outages.set(AppendsSlow, m.appends.outages()...)
 }

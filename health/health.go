@@ -144,9 +144,9 @@ func (m *Monitor) look(ctx context.Context, age time.Duration) {
 	m.lookAtAppends()
 	m.lookAtInputs()
 	m.lookAtParked()
-	m.outages.found(CannotDecide, m.deciders.outages()...)
+	m.outages.set(CannotDecide, m.deciders.outages()...)
 	if m.servers != nil {
-		m.outages.found(ServerAway, m.servers()...)
+		m.outages.set(ServerAway, m.servers()...)
 	}
 	m.looked = time.Now()
 }

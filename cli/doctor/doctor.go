@@ -66,7 +66,7 @@ weights. This takes about six short requests. For a run file with endpoint_api: 
 			var findings []finding
 			var checks []func(context.Context) []finding
 			timeout := checkTimeout
-			if servers.wanted() {
+			if servers.requested() {
 				var err error
 				if checks, err = servers.checks(cmd.Flags().Changed); err != nil {
 					return err

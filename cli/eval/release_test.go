@@ -140,7 +140,7 @@ func (c *circle) produce(n int) {
 		task := []string{"fix-a", "fix-b"}[c.groups%2]
 		_, ids := c.Group(c.groups, task, 8, last.Version)
 		for i, id := range ids {
-			version := last.Of(c.Run, id)
+			version := last.VersionFor(c.Run, id)
 			had[version]++
 			c.Score(id, task, version, c.rewards[version]+0.01*float64(i))
 		}

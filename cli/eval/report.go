@@ -47,7 +47,7 @@ func (e *evaluator) compare(r evaluation.Report, m, other measured) (evaluation.
 		return r, err
 	}
 	theirs := evaluation.ConditionsOf(other.name, other.cfg)
-	c.Under(r.Conditions[0], theirs)
+	c.CompareConditions(r.Conditions[0], theirs)
 	r.Conditions = append(r.Conditions, theirs)
 	if other.missing != "" {
 		c.Notes = append(c.Notes, other.name+": "+other.missing)

@@ -33,7 +33,7 @@ type damaged struct {
 
 func damage(t *testing.T, sealed bool, do func(log *eventlog.Log)) damaged {
 	t.Helper()
-	return damaged{t, clitest.Held(t, func(log *eventlog.Log) {
+	return damaged{t, clitest.FilledPlane(t, func(log *eventlog.Log) {
 		if err := log.EnsureRun(t.Context(), "first"); err != nil {
 			t.Fatal(err)
 		}

@@ -19,8 +19,8 @@ import (
 const (
 	// Every is how often a process speaks.
 	Every = 2 * time.Second
-	// Gone is when one that has not spoken is taken for ended.
-	Gone = 5 * Every
+	// EndedAfter is when one that has not spoken is taken for ended.
+	EndedAfter = 5 * Every
 )
 
 // Bounds of a report: it must fit a message, and whoever shows it shows no more.
