@@ -19,7 +19,6 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/weights"
 	"github.com/rondo-rl/rondo/weights/diff"
-	"github.com/rondo-rl/rondo/weights/fetch"
 	"github.com/rondo-rl/rondo/weights/mirror"
 )
 
@@ -119,7 +118,7 @@ func versionsOf(ctx context.Context, p *plane.Plane, policy string, last int) (a
 	if err != nil {
 		return nil, err
 	}
-	promoted, err := fetch.Promoted(ctx, p.Log, policy)
+	promoted, err := lastPromotion(ctx, p.Log, policy)
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +229,7 @@ policy. --json has the same. ` + "`rondo weights diff`" + ` counts which element
 					return err
 				}
 			}
-			promoted, err := fetch.Promoted(cmd.Context(), p.Log, args[0])
+			promoted, err := lastPromotion(cmd.Context(), p.Log, args[0])
 			if err != nil {
 				return err
 			}

@@ -172,7 +172,7 @@ func (m *mirroring) keep(ctx context.Context) {
 	var following sync.WaitGroup
 	defer following.Wait()
 	following.Go(func() {
-		_ = fetch.Follow(ctx, m.plane.Log, m.Policy, fetch.Newest, func(int64) {
+		_ = followPolicy(ctx, m.plane.Log, m.Policy, chooseNewest, func(int64) {
 			select {
 			case published <- struct{}{}:
 			default:
@@ -185,7 +185,7 @@ func (m *mirroring) keep(ctx context.Context) {
 			return
 		case <-published:
 		}
-		_ = fetch.Again.Keep(ctx, func() (bool, error) {
+		_ = fetchAgain.Keep(ctx, func() (bool, error) {
 			if _, err := m.measure(ctx); err != nil {
 				return false, err
 			}

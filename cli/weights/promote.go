@@ -13,7 +13,6 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/weights"
-	"github.com/rondo-rl/rondo/weights/fetch"
 )
 
 // promotion says in a list what share of the rollouts a version gets.
@@ -112,7 +111,7 @@ func promote(cmd *cobra.Command, g *app.Global, policy string, decide func(conte
 		return err
 	}
 	defer p.Close()
-	last, err := fetch.Promoted(cmd.Context(), p.Log, policy)
+	last, err := lastPromotion(cmd.Context(), p.Log, policy)
 	if err != nil {
 		return err
 	}
