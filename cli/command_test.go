@@ -205,8 +205,8 @@ func TestExitCodes(t *testing.T) {
 		err  error
 		code int
 	}{
-		{nil, 0}, {errors.New("odd"), 1}, {&app.ExitError{Code: app.Found, Err: errors.New("2 findings")}, 2},
-		{fmt.Errorf("audit: %w", &app.ExitError{Code: app.Found, Err: errors.New("2 findings")}), 2},
+		{nil, 0}, {errors.New("odd"), 1}, {&app.ExitError{Code: app.ExitFindings, Err: errors.New("2 findings")}, 2},
+		{fmt.Errorf("audit: %w", &app.ExitError{Code: app.ExitFindings, Err: errors.New("2 findings")}), 2},
 		{context.Canceled, 130}, {fmt.Errorf("read: %w", context.Canceled), 130},
 		{context.DeadlineExceeded, 1},
 	} {
@@ -336,10 +336,10 @@ func TestFaultsThatAreFound(t *testing.T) {
 		servicetest.Append(t, log, servicetest.Event(t, "first", events.RolloutScoredType, "g000001-0", "0", events.RolloutScored{Reward: 1}))
 	})
 	output, err := rondo(t, "audit", "first", "--dir", dir, "--json")
-	if app.ExitCode(err) != app.Found || !strings.Contains(output, `"rule":"object"`) || !strings.Contains(output, `"rule":"turns"`) {
+	if app.ExitCode(err) != app.ExitFindings || !strings.Contains(output, `"rule":"object"`) || !strings.Contains(output, `"rule":"turns"`) {
 		t.Errorf("exit code %d, %s", app.ExitCode(err), output)
 	}
-	if output, err = rondo(t, "tasks", "lint", filepath.Dir(clitest.TaskFolder(t, "tests/test.sh"))); app.ExitCode(err) != app.Found || !strings.Contains(output, "tests/test.sh: missing") {
+	if output, err = rondo(t, "tasks", "lint", filepath.Dir(clitest.TaskFolder(t, "tests/test.sh"))); app.ExitCode(err) != app.ExitFindings || !strings.Contains(output, "tests/test.sh: missing") {
 		t.Errorf("lint of a task without a verifier: %v\n%s", err, output)
 	}
 }

@@ -92,7 +92,7 @@ func tellMade(w io.Writer, out string, results []madeUser, tls bool) error {
 	for _, r := range results {
 		counts[r.Outcome]++
 	}
-	fmt.Fprintf(w, "%d users in %s: %d made, %d updated, %d kept\n", len(results), out, counts[auth.Made], counts[auth.Updated], counts[auth.Kept])
+	fmt.Fprintf(w, "%d users in %s: %d made, %d updated, %d kept\n", len(results), out, counts[auth.OutcomeMade], counts[auth.OutcomeUpdated], counts[auth.OutcomeKept])
 	fmt.Fprintf(w, "for the server:    include %q in its configuration\n", filepath.Join(out, auth.ConfigFile))
 	if tls {
 		fmt.Fprintf(w, "                   include %q\n", filepath.Join(out, auth.TLSConfigFile))

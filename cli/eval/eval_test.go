@@ -106,7 +106,7 @@ func TestEvalOfRecordedRollouts(t *testing.T) {
 		t.Errorf("of a component that nobody reported: %v", err)
 	}
 	var e *app.ExitError
-	if _, err = r.eval("--min-pass", "0.34"); !errors.As(err, &e) || e.Code != app.Found {
+	if _, err = r.eval("--min-pass", "0.34"); !errors.As(err, &e) || e.Code != app.ExitFindings {
 		t.Errorf("below the gate: %v", err)
 	}
 	if _, err = r.eval("--min-pass", "0.33"); err != nil {

@@ -87,7 +87,7 @@ that [metadata.rondo] snapshot names, or from the task's image. The verifier alw
 				}
 			}
 			if bad > 0 {
-				return &app.ExitError{Code: app.Found, Err: fmt.Errorf("%d of %d tasks are not sound, or cannot be honoured", bad, len(reports))}
+				return &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("%d of %d tasks are not sound, or cannot be honoured", bad, len(reports))}
 			}
 			return nil
 		},

@@ -86,9 +86,9 @@ type Sandbox struct {
 
 // What a process thinks of an inference server.
 const (
-	Asked = "asked"
-	Rests = "rests" // as it asked for
-	Open  = "open"  // its requests have failed in a row, so it is left alone
+	Active = "asked"
+	Rests  = "rests" // as it asked for
+	Open   = "open"  // its requests have failed in a row, so it is left alone
 )
 
 // Server is an inference server as a process knows it.

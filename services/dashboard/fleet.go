@@ -152,7 +152,7 @@ func viewRunner(p presence.Report, now time.Time) runnerView {
 
 // add adds what one process knows of the server. The worst state counts.
 func (v *serverView) add(s presence.Server, now time.Time) {
-	worse := []string{"", presence.Asked, presence.Rests, presence.Open}
+	worse := []string{"", presence.Active, presence.Rests, presence.Open}
 	if slices.Index(worse, s.State) > slices.Index(worse, v.State) {
 		v.State = s.State
 	}

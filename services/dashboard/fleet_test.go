@@ -34,7 +34,7 @@ func TestFleet(t *testing.T) {
 		{Run: "live", Rollout: "g000001-0", Working: true, Since: time.Now().Add(-3 * time.Second)}, {Run: "live", Rollout: "g000001-1", Since: time.Now().Add(-time.Hour)}}}})
 	for n := range 2 {
 		speak("generator", fmt.Sprintf("g%d", n), presence.Report{Instance: "host-2", Waiting: 3, Servers: []presence.Server{
-			{URL: here, State: presence.Asked, Used: time.Now(), InFlight: 5, Allowed: 32, Engine: "vllm"}, {URL: there, State: []string{presence.Asked, presence.Open}[n], InFlight: 1, Allowed: 1, Failures: 5 * n, Reduced: "6 of 20 requests failed"}}})
+			{URL: here, State: presence.Active, Used: time.Now(), InFlight: 5, Allowed: 32, Engine: "vllm"}, {URL: there, State: []string{presence.Active, presence.Open}[n], InFlight: 1, Allowed: 1, Failures: 5 * n, Reduced: "6 of 20 requests failed"}}})
 	}
 	for region, m := range map[string]presence.Mirror{"london": {Current: 2}, "New York": {Current: 1, Versions: 1, Seconds: 75.2}, "tokyo": {Current: -1, Versions: 2, Seconds: 9}} {
 		m.Policy, m.Region = "small", region
