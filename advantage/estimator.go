@@ -70,12 +70,12 @@ type definition struct {
 }
 
 var definitions = []definition{
-	{"mean_centred", "r − mean(r)", nil, func(values) Estimator { return within(MeanCentred) }},
+	{"mean_centred", "r − mean(r)", nil, func(values) Estimator { return groupOnly(MeanCentred) }},
 	{"std_normalised", "(r − mean(r)) / (std(r) + eps)", []Parameter{ddof(1), eps(1e-6),
 		choice("eps_at", EpsOutside, "where eps stands: std + eps, √(var + eps) or max(std, eps)", EpsOutside, EpsInside, EpsMax), singleton}, stdNormalised},
-	{"rloo", "r − mean(the others' r)", nil, func(values) Estimator { return within(RLOO) }},
+	{"rloo", "r − mean(the others' r)", nil, func(values) Estimator { return groupOnly(RLOO) }},
 	{"maxrl", "(r − mean(r)) / (mean(r) − min(0, min(r)) + eps)", []Parameter{eps(0)}, maxRL},
-	{"leave_one_out", "(r − mean(the others' r)) / (std(the others' r) + 1e-6), undivided where that std is 0", nil, func(values) Estimator { return within(LeaveOneOut) }},
+	{"leave_one_out", "(r − mean(the others' r)) / (std(the others' r) + 1e-6), undivided where that std is 0", nil, func(values) Estimator { return groupOnly(LeaveOneOut) }},
 	{"reinforce_plus_plus", "r, whitened over the sampled tokens of the batch", []Parameter{ddof(1), eps(1e-8)}, reinforcePlusPlus},
 	{"reinforce_plus_plus_baseline", "r − mean(r), whitened over the sampled tokens of the batch", []Parameter{ddof(1), eps(1e-8), singleton}, reinforcePlusPlusBaseline},
 	{"rae", "r − b; b ← decay·b + (1 − decay)·r, for each task", []Parameter{
@@ -93,25 +93,25 @@ func Canonical(name string) string {
 	return name
 }
 
-func within(f func([]float64) []float64) Estimator {
+func groupOnly(f func([]float64) []float64) Estimator {
 	return Estimator{group: func(rewards []float64, baseline float64) ([]float64, float64) { return f(rewards), baseline }}
 }
 
 func stdNormalised(v values) Estimator {
 	s := Std{DDOF: int(v.number("ddof")), Eps: v.number("eps"), EpsAt: v.text("eps_at"), Singleton: v.text("singleton")}
-	return within(func(rewards []float64) []float64 { return StdNormalised(rewards, s) })
+	return groupOnly(func(rewards []float64) []float64 { return StdNormalised(rewards, s) })
 }
 
 func maxRL(v values) Estimator {
 	eps := v.number("eps")
-	return within(func(rewards []float64) []float64 { return MaxRL(rewards, eps) })
+	return groupOnly(func(rewards []float64) []float64 { return MaxRL(rewards, eps) })
 }
 
-func reinforcePlusPlus(v values) Estimator { return whitened(within(Raw), v) }
+func reinforcePlusPlus(v values) Estimator { return whitened(groupOnly(Raw), v) }
 
 func reinforcePlusPlusBaseline(v values) Estimator {
 	singleton := v.text("singleton")
-	return whitened(within(func(rewards []float64) []float64 { return ReinforcePlusPlusBaseline(rewards, singleton) }), v)
+	return whitened(groupOnly(func(rewards []float64) []float64 { return ReinforcePlusPlusBaseline(rewards, singleton) }), v)
 }
 
 func whitened(e Estimator, v values) Estimator {

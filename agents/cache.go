@@ -149,7 +149,7 @@ func (c *Cache) look(digest string) bool {
 	}
 	if !c.whole[digest] {
 		found, err := listing(filepath.Join(c.path(digest, ""), treeName))
-		c.whole[digest] = err == nil && found.Sum == kept(want).Sum
+		c.whole[digest] = err == nil && found.Sum == parseContents(want).Sum
 	}
 	return c.whole[digest]
 }
@@ -161,7 +161,7 @@ type contents struct {
 	Bytes int64  `json:"bytes"`
 }
 
-func kept(text []byte) (c contents) {
+func parseContents(text []byte) (c contents) {
 	_ = json.Unmarshal(text, &c) // what is damaged has no sum
 	return c
 }
@@ -282,7 +282,7 @@ func fill(ctx context.Context, store storage.Store, layer Layer, most int64, fol
 // evict throws layers away until the others take no more than the bound, those that were used last
 // longest. One that is in use stays.
 func (c *Cache) evict(keep string) {
-	type held struct {
+	type heldLayer struct {
 		digest string
 		bytes  int64
 		used   time.Time
@@ -291,7 +291,7 @@ func (c *Cache) evict(keep string) {
 	if err != nil {
 		return
 	}
-	var all []held
+	var all []heldLayer
 	total := int64(0)
 	for _, name := range locks {
 		digest := strings.TrimSuffix(filepath.Base(name), lockSuffix)
@@ -300,14 +300,14 @@ func (c *Cache) evict(keep string) {
 		if err != nil || statErr != nil {
 			continue
 		}
-		total += kept(text).Bytes
-		all = append(all, held{digest, kept(text).Bytes, info.ModTime()})
+		total += parseContents(text).Bytes
+		all = append(all, heldLayer{digest, parseContents(text).Bytes, info.ModTime()})
 	}
 	halves, _ := filepath.Glob(c.path("*", halfSuffix))
 	for _, half := range halves { // of a process that was killed
 		c.throwAway(strings.TrimSuffix(filepath.Base(half), halfSuffix), func(string) error { return c.removeAll(half) })
 	}
-	slices.SortFunc(all, func(a, b held) int { return a.used.Compare(b.used) })
+	slices.SortFunc(all, func(a, b heldLayer) int { return a.used.Compare(b.used) })
 	for _, h := range all {
 		if total <= c.most {
 			return

@@ -69,8 +69,8 @@ func findPython(ctx context.Context, given string, versions []string) (python, e
 			strings.Join(versions, " or "), strings.Join(append(seen, "looked for "+strings.Join(programs, ", ")), "; "))
 }
 
-// left are folders of the standard library that no agent needs.
-var left = []string{"site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter", "turtledemo",
+// unneeded are folders of the standard library that no agent needs.
+var unneeded = []string{"site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter", "turtledemo",
 	"ensurepip", "lib2to3", "__pycache__"}
 
 // copyTo copies the interpreter into a folder: bin/python3.12, lib/python3.12, lib/*.so.
@@ -96,7 +96,7 @@ func (p python) copyTo(ctx context.Context, folder string) error {
 			return err
 		}
 		switch base := entry.Name(); {
-		case entry.IsDir() && (slices.Contains(left, base) || strings.HasPrefix(base, "config-")):
+		case entry.IsDir() && (slices.Contains(unneeded, base) || strings.HasPrefix(base, "config-")):
 			return filepath.SkipDir
 		case entry.IsDir():
 			return os.MkdirAll(filepath.Join(library, inner), 0o755)

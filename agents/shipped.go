@@ -1,14 +1,14 @@
 package agents
 
-// before is the day as of which the shipped profiles were tried.
-const before = "2026-11-28"
+// triedDay is the day as of which the shipped profiles were tried.
+const triedDay = "2026-11-28"
 
 // Shipped are the profiles of known agents, by name. Their switches keep the agents from everything
 // but the gateway: telemetry, updates, price lists.
 func Shipped() map[string]Profile {
 	all := map[string]Profile{}
 	for _, p := range shipped {
-		p.Install.Before, p.Seen = before, []string{p.Install.Version}
+		p.Install.Before, p.Seen = triedDay, []string{p.Install.Version}
 		p.Command = append([]string{Folder + "/bin/" + p.Program}, p.Command...)
 		if p.Help != nil {
 			p.Help = append([]string{Folder + "/bin/" + p.Program}, p.Help...)

@@ -135,7 +135,7 @@ func (c *Checker) mask(feed runfile.Feed, m events.Member, r *rolloutState, asOf
 // fresh checks that a feed that drops what is too old has not batched it.
 func (c *Checker) fresh(e events.Event, feed runfile.Feed, ready events.BatchReady, m events.Member, r *rolloutState) {
 	bound := c.books.Config.StalenessOf(feed)
-	staleness := ready.MinVersion + ready.Staleness - r.since(bound)
+	staleness := ready.MinVersion + ready.Staleness - r.ageVersion(bound)
 	if drops(bound) && staleness > bound.Max {
 		c.find(RuleMembers, e, "rollout %s is %d policy versions old, the feed drops what is older than %d", m.Rollout, staleness, bound.Max)
 	}

@@ -219,7 +219,7 @@ func (r *rolloutState) piece(p events.PieceSampled) error {
 		return fmt.Errorf("the answer of turn %d begins anew, though %d tokens of it are recorded", p.Turn, len(u.TokenIDs))
 	}
 	var err error
-	r.underWay, err = r.underWay.With(p)
+	r.underWay, err = r.underWay.Add(p)
 	return err
 }
 
@@ -258,7 +258,7 @@ func (r *rolloutState) answered(tools events.ToolsCompleted) error {
 // observed checks the word of an environment, which is the opening, or about the last turn.
 func (r *rolloutState) observed(o events.RolloutObserved) error {
 	var ids []string
-	for _, m := range o.Said("tool") {
+	for _, m := range o.MessagesOf("tool") {
 		ids = append(ids, m.ToolCallID)
 	}
 	if r.finished || o.Turn != r.turns-1 || o.Turn+1 != r.observations || !o.Done && o.Failed == "" && o.Next == "" && !slices.Equal(ids, r.awaiting) {

@@ -74,17 +74,17 @@ func (c *Checker) notTooOld(e events.Event, step int64, b composed) {
 	for _, id := range b.rollouts {
 		r := c.rollouts[id]
 		// In an external run nobody is held back to what is published, so a feed takes what is of the current version.
-		if r == nil || cfg.External && (b.at.through == 0 || r.since(bound) >= b.at.version) {
+		if r == nil || cfg.External && (b.at.through == 0 || r.ageVersion(bound) >= b.at.version) {
 			continue
 		}
-		if age := version - r.since(bound); age > bound.Max {
+		if age := version - r.ageVersion(bound); age > bound.Max {
 			c.find(RuleStaleness, e, "rollout %s of step %d is %d policy versions old when the step is consumed, at most %d are allowed", id, step, age, bound.Max)
 		}
 	}
 }
 
-// since is the policy version from which a rollout's age counts: that of its oldest token where versions are required, else that at dispatch.
-func (r *rolloutState) since(bound runfile.Staleness) int64 {
+// ageVersion is the policy version from which a rollout's age counts: that of its oldest token where versions are required, else that at dispatch.
+func (r *rolloutState) ageVersion(bound runfile.Staleness) int64 {
 	if bound.RequireVersions {
 		return min(r.version, r.episode.MinVersion)
 	}

@@ -30,8 +30,8 @@ func (u User) Objects() (topology.ObjectRights, error) {
 	return topology.ProcessObjects(u.Services...)
 }
 
-// Gone says that a user has been revoked, or that its time is over.
-func (u User) Gone(now time.Time) bool {
+// Expired says that a user has been revoked, or that its time is over.
+func (u User) Expired(now time.Time) bool {
 	return !u.Revoked.IsZero() || !u.Expires.IsZero() && now.After(u.Expires)
 }
 
@@ -138,7 +138,7 @@ func (a *Authority) StoreUsers(now time.Time) (here, gone []User, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	here = slices.DeleteFunc(slices.Clone(users), func(u User) bool { return u.Gone(now) })
-	gone = slices.DeleteFunc(users, func(u User) bool { return !u.Gone(now) })
+	here = slices.DeleteFunc(slices.Clone(users), func(u User) bool { return u.Expired(now) })
+	gone = slices.DeleteFunc(users, func(u User) bool { return !u.Expired(now) })
 	return here, gone, nil
 }

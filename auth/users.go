@@ -121,9 +121,9 @@ type Outcome string
 
 // What can become of a user: nothing, when it is as it should be; new permissions for the same key, when Rondo's have changed; a new key.
 const (
-	Kept    Outcome = "kept"
-	Updated Outcome = "updated"
-	Made    Outcome = "made"
+	OutcomeKept    Outcome = "kept"
+	OutcomeUpdated Outcome = "updated"
+	OutcomeMade    Outcome = "made"
 )
 
 // Ensure makes a user where it is missing, or gives it the permissions that it should have. One that was revoked stays so.
@@ -148,7 +148,7 @@ func (a *Authority) ensure(u User) (Outcome, error) {
 	case err != nil && !fresh:
 		return "", err
 	case !known.Revoked.IsZero():
-		return Kept, nil
+		return OutcomeKept, nil
 	case !fresh && (known.Outsider == nil) != (u.Outsider == nil):
 		return "", fmt.Errorf("%s is in use: outsiders and services share no names", u.Name)
 	}
@@ -158,7 +158,7 @@ func (a *Authority) ensure(u User) (Outcome, error) {
 	}
 	_, err = os.Stat(a.Creds(u.Name))
 	if fresh || errors.Is(err, fs.ErrNotExist) {
-		return Made, a.issue(u, signer)
+		return OutcomeMade, a.issue(u, signer)
 	}
 	if err != nil {
 		return "", err
@@ -169,11 +169,11 @@ func (a *Authority) ensure(u User) (Outcome, error) {
 	same := u.Expires.Equal(known.Expires) && reflect.DeepEqual(u.Outsider, known.Outsider) && slices.Equal(u.Services, known.Services) && u.Domain == known.Domain
 	switch {
 	case !same: // what an outsider may do stands in the credentials
-		return Updated, errors.Join(a.refuse(known), a.issue(u, signer))
+		return OutcomeUpdated, errors.Join(a.refuse(known), a.issue(u, signer))
 	case changed:
-		return Updated, nil
+		return OutcomeUpdated, nil
 	}
-	return Kept, nil
+	return OutcomeKept, nil
 }
 
 // signer is the key that signs a user. A service's has a scope: its permissions are in the account, as they are too many for the line

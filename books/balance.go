@@ -17,8 +17,8 @@ type Counts struct {
 	InFlight int `json:"in_flight"`
 }
 
-// Of is the count of an outcome.
-func (c *Counts) Of(o Outcome) *int {
+// Counter is the count of an outcome.
+func (c *Counts) Counter(o Outcome) *int {
 	switch o {
 	case Trained:
 		return &c.Trained
@@ -36,7 +36,7 @@ func (c *Counts) Of(o Outcome) *int {
 // outcome changes, -1 is added to the one before, and 1 to the new one.
 func (c *Counts) Add(o Outcome, n int) {
 	c.Started += n
-	*c.Of(o) += n
+	*c.Counter(o) += n
 }
 
 // AddsUp reports whether every started rollout is in exactly one outcome.

@@ -22,7 +22,7 @@ import (
 func TestToolsOfServers(t *testing.T) {
 	cfg := servicetest.Config("a")
 	cfg.Tools.Servers = []runfile.ToolServer{{Name: "wiki", URL: "http://127.0.0.1:1/mcp", Tools: []runfile.ServerTool{{Name: "look", Description: "Look\x1b[31m up.\nPages."}}}}
-	dir := clitest.Held(t, func(log *eventlog.Log) { servicetest.OpenRun(t, log, "first", cfg) })
+	dir := clitest.FilledPlane(t, func(log *eventlog.Log) { servicetest.OpenRun(t, log, "first", cfg) })
 	out, err := clitest.Run(t, tools.New, "tools", "list", "--dir", dir, "--run", "first")
 	if err != nil || !strings.Contains(out, "wiki__look") || !strings.Contains(out, "Look␛[31m up\n") {
 		t.Errorf("%v\n%s", err, out)

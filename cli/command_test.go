@@ -98,7 +98,7 @@ func rondo(t *testing.T, args ...string) (output string, err error) {
 }
 
 func TestMistakesAreNamed(t *testing.T) {
-	dir := clitest.Held(t, func(log *eventlog.Log) {
+	dir := clitest.FilledPlane(t, func(log *eventlog.Log) {
 		servicetest.OpenRun(t, log, "first", servicetest.Config("a"))
 	})
 	nowhere := t.TempDir()
@@ -205,8 +205,8 @@ func TestExitCodes(t *testing.T) {
 		err  error
 		code int
 	}{
-		{nil, 0}, {errors.New("odd"), 1}, {&app.ExitError{Code: app.Found, Err: errors.New("2 findings")}, 2},
-		{fmt.Errorf("audit: %w", &app.ExitError{Code: app.Found, Err: errors.New("2 findings")}), 2},
+		{nil, 0}, {errors.New("odd"), 1}, {&app.ExitError{Code: app.ExitFindings, Err: errors.New("2 findings")}, 2},
+		{fmt.Errorf("audit: %w", &app.ExitError{Code: app.ExitFindings, Err: errors.New("2 findings")}), 2},
 		{context.Canceled, 130}, {fmt.Errorf("read: %w", context.Canceled), 130},
 		{context.DeadlineExceeded, 1},
 	} {
@@ -227,10 +227,10 @@ func TestExitCodes(t *testing.T) {
 
 // TestWhereFlagsComeFrom: the command line wins over the environment, which wins over the file.
 func TestWhereFlagsComeFrom(t *testing.T) {
-	dir := clitest.Held(t, func(log *eventlog.Log) {
+	dir := clitest.FilledPlane(t, func(log *eventlog.Log) {
 		servicetest.OpenRun(t, log, "first", servicetest.Config("a"))
 	})
-	other := clitest.Held(t, nil)
+	other := clitest.FilledPlane(t, nil)
 	config := clitest.Write(t, filepath.Join(t.TempDir(), "rondo.yaml"), fmt.Sprintf("dir: %s\njson: true\ndurability: 100ms\n", dir))
 	runs := func(args ...string) (n int, asJSON bool) {
 		t.Helper()
@@ -274,7 +274,7 @@ func TestWhereFlagsComeFrom(t *testing.T) {
 
 // TestAuditShowsWhatWasRefused: dead letters of the run, of its policy's weights, and nobody else's.
 func TestAuditShowsWhatWasRefused(t *testing.T) {
-	dir := clitest.Held(t, func(log *eventlog.Log) {
+	dir := clitest.FilledPlane(t, func(log *eventlog.Log) {
 		cfg := servicetest.Config("a")
 		cfg.Tasks[0].Snapshot = servicetest.Blob(t, log.Store(), []byte("s"))
 		cfg.Tasks[0].Tests = cfg.Tasks[0].Snapshot
@@ -330,16 +330,16 @@ func TestAuditShowsWhatWasRefused(t *testing.T) {
 
 // TestFaultsThatAreFound end with a code of their own, and with the report.
 func TestFaultsThatAreFound(t *testing.T) {
-	dir := clitest.Held(t, func(log *eventlog.Log) {
+	dir := clitest.FilledPlane(t, func(log *eventlog.Log) {
 		servicetest.OpenRun(t, log, "first", servicetest.Config("a")) // whose objects are not there
 		servicetest.StartRollout(t, log, "first", "g000001-0", "a")
 		servicetest.Append(t, log, servicetest.Event(t, "first", events.RolloutScoredType, "g000001-0", "0", events.RolloutScored{Reward: 1}))
 	})
 	output, err := rondo(t, "audit", "first", "--dir", dir, "--json")
-	if app.ExitCode(err) != app.Found || !strings.Contains(output, `"rule":"object"`) || !strings.Contains(output, `"rule":"turns"`) {
+	if app.ExitCode(err) != app.ExitFindings || !strings.Contains(output, `"rule":"object"`) || !strings.Contains(output, `"rule":"turns"`) {
 		t.Errorf("exit code %d, %s", app.ExitCode(err), output)
 	}
-	if output, err = rondo(t, "tasks", "lint", filepath.Dir(clitest.TaskFolder(t, "tests/test.sh"))); app.ExitCode(err) != app.Found || !strings.Contains(output, "tests/test.sh: missing") {
+	if output, err = rondo(t, "tasks", "lint", filepath.Dir(clitest.TaskFolder(t, "tests/test.sh"))); app.ExitCode(err) != app.ExitFindings || !strings.Contains(output, "tests/test.sh: missing") {
 		t.Errorf("lint of a task without a verifier: %v\n%s", err, output)
 	}
 }

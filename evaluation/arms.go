@@ -20,7 +20,7 @@ func (f *Recorded) Sides(p events.WeightsPromoted, since time.Time) (version, ag
 	all, _ := f.Attempts()
 	for _, a := range all {
 		r, _ := f.Find(a.Rollout)
-		mine := p.Of(f.Name, a.Rollout)
+		mine := p.VersionFor(f.Name, a.Rollout)
 		if r.Began.Before(since) || slices.ContainsFunc(r.Detail.Versions, func(v int64) bool { return v != mine }) {
 			continue
 		}

@@ -134,7 +134,7 @@ func TestSides(t *testing.T) {
 	want := map[int64]int{}
 	for i := range 40 {
 		id, at := fmt.Sprintf("g%06d-0", i+1), began
-		mine := p.Of("r", id)
+		mine := p.VersionFor("r", id)
 		sampled := mine
 		switch i % 5 {
 		case 0:

@@ -300,12 +300,12 @@ func TestConditionsThatDiffer(t *testing.T) {
 	a := Conditions{Name: "new", Model: "m@2", Settings: map[string]string{"sampling": `{"temperature":1}`, "limits": `{"turns":8}`}, Tasks: map[string]string{"x": "1", "y": "1"}}
 	b := Conditions{Name: "old", Model: "m@1", Settings: map[string]string{"sampling": `{"temperature":0}`, "limits": `{"turns":8}`}, Tasks: map[string]string{"x": "2", "z": "1"}}
 	var c Comparison
-	c.Under(a, b)
+	c.CompareConditions(a, b)
 	if len(c.Notes) != 2 || !strings.Contains(c.Notes[0], `differ in sampling, which may be what the figures show: {"temperature":1} against {"temperature":0}`) || !strings.Contains(c.Notes[1], "1 task with the same name and other contents") {
 		t.Errorf("%q", c.Notes)
 	}
 	c = Comparison{}
-	if c.Under(a, a); len(c.Notes) > 0 {
+	if c.CompareConditions(a, a); len(c.Notes) > 0 {
 		t.Errorf("of equal conditions: %q", c.Notes)
 	}
 	var page strings.Builder

@@ -60,8 +60,10 @@ func (c Conditions) differences(other Conditions) (notes []string) {
 	return notes
 }
 
-// Under notes in a comparison what the conditions of its sides differ in.
-func (c *Comparison) Under(a, b Conditions) { c.Notes = append(c.Notes, a.differences(b)...) }
+// CompareConditions notes in a comparison what the conditions of its sides differ in.
+func (c *Comparison) CompareConditions(a, b Conditions) {
+	c.Notes = append(c.Notes, a.differences(b)...)
+}
 
 // conditions has a column for each side.
 func (r Report) conditions() section {

@@ -18,7 +18,7 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	"more":  func(rows [][]cell) int { return max(0, len(rows)-htmlRows) },
 	"plain": func(s string) string { return plain(s, longestNote) },
 	"place": func(m mark, v float64) float64 {
-		return axis{Least: m.Least, Most: m.Most, From: 4, To: markWidth - 4}.at(v)
+		return axis{Least: m.Least, Most: m.Most, From: 4, To: markWidth - 4}.position(v)
 	},
 	"middle": func(p plot) float64 { return (p.X.From + p.X.To) / 2 },
 }).Parse(page))

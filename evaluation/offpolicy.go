@@ -100,7 +100,7 @@ func (v *OffPolicy) estimate(tasks []weighed, o Options) {
 		}
 		level := make([]weighed, len(tasks)) // at one scale, which is much faster to sum up
 		for i, t := range tasks {
-			level[i] = t.at(all.scale)
+			level[i] = t.rescale(all.scale)
 		}
 		resample(len(tasks), o, func(draw []int) {
 			sums := weighed{scale: all.scale}

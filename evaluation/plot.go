@@ -76,14 +76,14 @@ func newPlot(title string, x, y axis) plot {
 	x.From, x.To, y.From, y.To = plotLeft, plotRight, plotBottom, plotTop
 	for _, a := range []*axis{&x, &y} {
 		for i, t := range a.Ticks {
-			a.Ticks[i].At = a.at(t.At)
+			a.Ticks[i].At = a.position(t.At)
 		}
 	}
 	return plot{Title: title, Width: plotWidth, Height: plotHeight, X: x, Y: y}
 }
 
-// at is where a value stands, to a tenth of a unit, which no screen shows.
-func (a axis) at(v float64) float64 {
+// position is where a value stands, to a tenth of a unit, which no screen shows.
+func (a axis) position(v float64) float64 {
 	place := (a.From + a.To) / 2
 	if a.Most > a.Least {
 		place = a.From + (v-a.Least)/(a.Most-a.Least)*(a.To-a.From)
@@ -132,20 +132,20 @@ func label(v, step float64) string {
 
 // estimate draws a point with its interval.
 func (p *plot) estimate(of int, x float64, e Estimate, hint string) {
-	p.Intervals = append(p.Intervals, interval{series(of), x, p.Y.at(e.Low), p.Y.at(e.High)})
-	p.Points = append(p.Points, point{series(of), x, p.Y.at(e.Value), hint})
+	p.Intervals = append(p.Intervals, interval{series(of), x, p.Y.position(e.Low), p.Y.position(e.High)})
+	p.Points = append(p.Points, point{series(of), x, p.Y.position(e.Value), hint})
 }
 
 // curve joins estimates by a line over their intervals' band.
 func (p *plot) curve(of int, at []float64, estimates []Estimate) {
 	var line, upper, lower strings.Builder
 	for i, e := range estimates {
-		x := p.X.at(at[i])
-		fmt.Fprintf(&line, "%g,%g ", x, p.Y.at(e.Value))
-		fmt.Fprintf(&upper, "%g,%g ", x, p.Y.at(e.High))
+		x := p.X.position(at[i])
+		fmt.Fprintf(&line, "%g,%g ", x, p.Y.position(e.Value))
+		fmt.Fprintf(&upper, "%g,%g ", x, p.Y.position(e.High))
 	}
 	for i, estimate := range slices.Backward(estimates) {
-		fmt.Fprintf(&lower, "%g,%g ", p.X.at(at[i]), p.Y.at(estimate.Low))
+		fmt.Fprintf(&lower, "%g,%g ", p.X.position(at[i]), p.Y.position(estimate.Low))
 	}
 	p.Lines = append(p.Lines, shape{series(of), strings.TrimSpace(line.String())})
 	p.Bands = append(p.Bands, shape{series(of), strings.TrimSpace(upper.String() + lower.String())})

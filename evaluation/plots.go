@@ -52,7 +52,7 @@ func passPlot(summaries []Summary) (plot, bool) {
 		name := plain(s.Name, longestName)
 		offset := (float64(i) - float64(len(summaries)-1)/2) * 0.6 / float64(len(summaries))
 		for _, at := range s.PassAt {
-			p.estimate(i, p.X.at(float64(slices.Index(ks, at.K))+offset), at.Estimate, fmt.Sprintf("%s: pass@%d %s", name, at.K, between(at.Estimate, part)))
+			p.estimate(i, p.X.position(float64(slices.Index(ks, at.K))+offset), at.Estimate, fmt.Sprintf("%s: pass@%d %s", name, at.K, intervalText(at.Estimate, part)))
 		}
 		p.Legend = append(p.Legend, legend{series(i), name})
 	}
@@ -75,7 +75,7 @@ func histogramPlot(of int, title, unit string, h Histogram) plot {
 		if single {
 			from, to, what = from-0.5, to-0.5, strconv.Itoa(h.Edges[i])
 		}
-		if left, right, top := p.X.at(from), p.X.at(to), p.Y.at(float64(count)); count > 0 {
+		if left, right, top := p.X.position(from), p.X.position(to), p.Y.position(float64(count)); count > 0 {
 			p.Bars = append(p.Bars, bar{Series: series(of), X: left + 0.5, Y: top, Width: max(0.5, math.Round((right-left-1)*10)/10), Height: plotBottom - top,
 				Hint: fmt.Sprintf("%s %s: %s", what, unit, counted(count, "attempt", "attempts"))})
 		}
@@ -116,7 +116,7 @@ func curve(title string, y axis, points []CurvePoint, figure func(CurvePoint) Es
 	p.XTitle = "version"
 	p.curve(0, at, estimates)
 	for i, e := range estimates {
-		p.estimate(0, p.X.at(at[i]), e, fmt.Sprintf("version %d: %s", points[i].Version, between(e, part)))
+		p.estimate(0, p.X.position(at[i]), e, fmt.Sprintf("version %d: %s", points[i].Version, intervalText(e, part)))
 	}
 	return p
 }

@@ -77,8 +77,8 @@ func (f *Recorded) Paused() string {
 	return cmp.Or(f.Reason, "without a reason")
 }
 
-// Rested reports whether nothing of the run is under way any more.
-func (f *Recorded) Rested() bool { return f.Closed && f.Balance(f.FirstFeed()).InFlight == 0 }
+// Settled reports whether nothing of the run is under way any more.
+func (f *Recorded) Settled() bool { return f.Closed && f.Balance(f.FirstFeed()).InFlight == 0 }
 
 // Missing says which attempts an evaluation lacks that ended before all tasks were tried, "" for a
 // whole one.

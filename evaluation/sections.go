@@ -115,7 +115,7 @@ func (r Report) results() section {
 	for _, k := range slices.Compact(ks) {
 		add(fmt.Sprintf("pass@%d", k), func(s Summary) string {
 			if e, ok := s.Pass(k); ok {
-				return between(e, part)
+				return intervalText(e, part)
 			}
 			return "–"
 		})
@@ -137,7 +137,7 @@ func (r Report) results() section {
 			if s.Tasks == 0 {
 				return "–"
 			}
-			return between(figure.of(s), figure.write)
+			return intervalText(figure.of(s), figure.write)
 		})
 	}
 	return s
@@ -153,7 +153,7 @@ func (c Comparison) section() section {
 		if d.K > 0 {
 			title, m = fmt.Sprintf("pass@%d", d.K), &mark{d.Difference, -1, 1}
 		}
-		s.Rows = append(s.Rows, []cell{text(title), text(part(d.A)), text(part(d.B)), text(between(d.Difference, part)), {Mark: m}, text(pValue(d.P)),
+		s.Rows = append(s.Rows, []cell{text(title), text(part(d.A)), text(part(d.B)), text(intervalText(d.Difference, part)), {Mark: m}, text(pValue(d.P)),
 			number(d.Wins), number(d.Losses), number(d.Ties), text(d.Verdict)})
 	}
 	return s
@@ -187,7 +187,7 @@ func (s Summary) tasks() section {
 		if t.Scored == 0 {
 			row = append(row, text("–"), text("no attempt was scored"), text(""), text("–"), text("–"), text("–"), text("–"))
 		} else {
-			row = append(row, text(fmt.Sprintf("%d of %d", t.Passed, t.Scored)), text(between(t.Pass, part)), cell{Mark: &mark{t.Pass, 0, 1}},
+			row = append(row, text(fmt.Sprintf("%d of %d", t.Passed, t.Scored)), text(intervalText(t.Pass, part)), cell{Mark: &mark{t.Pass, 0, 1}},
 				text(part(t.Reward)), text(amount(t.Turns)), text(amount(t.Tokens)), text(amount(t.Seconds)))
 		}
 		table.Rows = append(table.Rows, append(row, number(t.Failed)))
@@ -214,7 +214,7 @@ func (s Summary) attempts() section {
 func (r Report) versions() section {
 	s := section{Title: "By version", Header: header("version", "run", "tasks", "attempts", "failed", "pass@1", "reward"), Plots: curves(r.Curve)}
 	for _, p := range r.Curve {
-		pass, reward := between(p.Pass, part), between(p.Reward, part)
+		pass, reward := intervalText(p.Pass, part), intervalText(p.Reward, part)
 		if p.Tasks == 0 {
 			pass, reward = "–", "–"
 		}
@@ -231,11 +231,11 @@ func (v OffPolicy) section() section {
 		if e == nil {
 			return "too large for a number"
 		}
-		return between(*e, part)
+		return intervalText(*e, part)
 	}
 	for _, row := range [][2]string{
-		{"reward of the recorded policy", between(v.Recorded, part)},
-		{"the candidate, self-normalised", between(v.Weighted, part)},
+		{"reward of the recorded policy", intervalText(v.Recorded, part)},
+		{"the candidate, self-normalised", intervalText(v.Weighted, part)},
 		{"the candidate, ordinary", optional(v.Ordinary)},
 		{"effective sample size", amount(v.EffectiveSampleSize)},
 		{"mean weight (1 is expected)", optional(v.MeanWeight)},

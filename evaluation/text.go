@@ -50,7 +50,7 @@ func amount(v float64) string {
 	return fmt.Sprintf("%.1f", v)
 }
 
-func between(e Estimate, write func(float64) string) string {
+func intervalText(e Estimate, write func(float64) string) string {
 	return fmt.Sprintf("%s (%s to %s)", write(e.Value), write(e.Low), write(e.High))
 }
 

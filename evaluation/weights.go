@@ -14,8 +14,8 @@ type weighed struct {
 	n                                   float64
 }
 
-// at is the same with another scale, beside which the sums may vanish.
-func (s weighed) at(scale float64) weighed {
+// rescale is the same with another scale, beside which the sums may vanish.
+func (s weighed) rescale(scale float64) weighed {
 	if s.scale != scale {
 		factor := math.Exp(s.scale - scale)
 		s.scale, s.weight, s.squares, s.rewards = scale, factor*s.weight, factor*factor*s.squares, factor*s.rewards
@@ -32,7 +32,7 @@ func (s weighed) add(t weighed) weighed {
 		return s
 	}
 	scale := max(s.scale, t.scale)
-	s, t = s.at(scale), t.at(scale)
+	s, t = s.rescale(scale), t.rescale(scale)
 	return weighed{scale, s.weight + t.weight, s.squares + t.squares, s.rewards + t.rewards, s.unweighed + t.unweighed, s.n + t.n}
 }
 

@@ -271,7 +271,7 @@ func readColumns(columns []byte, turns []tokenLists) error {
 			*t.logprobs = make([]float32, n)
 		}
 		for k := range *t.logprobs {
-			l := f.at(logprobPlanes, atLogprob)
+			l := f.value(logprobPlanes, atLogprob)
 			if l-l != 0 {
 				return fmt.Errorf("%w: log-probability %g", errColumns, l)
 			}

@@ -49,8 +49,8 @@ func (f floats) size() int {
 	return size
 }
 
-// at is the number with an index.
-func (f floats) at(parts []byte, i int) float32 {
+// value is the number with an index.
+func (f floats) value(parts []byte, i int) float32 {
 	low, at := f.low(), lowBits*i
 	first := uint32(parts[at/8])
 	if at%8+lowBits > 8 {

@@ -31,7 +31,7 @@ func versionOf(ceType string) int {
 
 // CheckVersion refuses the payload of a type that this program knows in a data version that it does not know: ErrNewer.
 func (e Event) CheckVersion() error {
-	if e.version > 0 && e.Type.Known() {
+	if e.version > 0 && e.Type.IsDefined() {
 		return fmt.Errorf("%s: %w: its data version is %d, this program knows %d", e.ID, ErrNewer, e.version, dataVersion)
 	}
 	return nil

@@ -81,8 +81,8 @@ type Observation struct {
 	Error      bool   `json:"error,omitempty"`
 }
 
-// Said are the messages of a role.
-func (o RolloutObserved) Said(role string) []Observation {
+// MessagesOf are the messages of a role.
+func (o RolloutObserved) MessagesOf(role string) []Observation {
 	var said []Observation
 	for _, m := range o.Messages {
 		if m.Role == role {
@@ -95,7 +95,7 @@ func (o RolloutObserved) Said(role string) []Observation {
 // tools is the answer to the turn's calls as a tool runner would state it.
 func (o RolloutObserved) tools() ToolsCompleted {
 	t := ToolsCompleted{Turn: o.Turn, Runner: o.Worker}
-	for _, m := range o.Said("tool") {
+	for _, m := range o.MessagesOf("tool") {
 		t.Results = append(t.Results, ToolResult{CallID: m.ToolCallID, Name: m.Name, Content: m.Content, Error: m.Error, StartedAt: o.StartedAt, DurationMS: o.DurationMS})
 	}
 	return t
@@ -110,7 +110,7 @@ func (r *Rollout) observed(o RolloutObserved) {
 	r.Passed = false
 	r.Observed = append(r.Observed, o)
 	if o.Turn >= 0 {
-		r.Tools = r.Tools.With(o.tools())
+		r.Tools = r.Tools.Add(o.tools())
 	}
 }
 
@@ -130,7 +130,7 @@ func (r *Rollout) ObservedAfter(turn int, role string) []Observation {
 	if turn+1 >= len(r.Observed) {
 		return nil
 	}
-	return r.Observed[turn+1].Said(role)
+	return r.Observed[turn+1].MessagesOf(role)
 }
 
 // ObservedComponents are those of the reward as the environment has stated them so far: the sum of its rewards, and the last value of everything else.

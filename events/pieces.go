@@ -58,8 +58,8 @@ type UnderWay struct {
 	last time.Time // when the last of them was sent
 }
 
-// With is the answer with one more piece. A piece without an offset begins an answer. u may be nil.
-func (u *UnderWay) With(p PieceSampled) (*UnderWay, error) {
+// Add is the answer with one more piece. A piece without an offset begins an answer. u may be nil.
+func (u *UnderWay) Add(p PieceSampled) (*UnderWay, error) {
 	if n := len(p.TokenIDs); n == 0 || n != len(p.Logprobs) || len(p.VersionSpans) == 0 {
 		return u, fmt.Errorf("%w: a piece of %d tokens has %d log-probabilities and %d spans of versions", ErrMalformed, n, len(p.Logprobs), len(p.VersionSpans))
 	}
@@ -102,7 +102,7 @@ func (r *Rollout) pieced(e Event) error {
 	if err != nil {
 		return err
 	}
-	r.UnderWay, err = r.UnderWay.With(p)
+	r.UnderWay, err = r.UnderWay.Add(p)
 	r.pieces++
 	if r.advanced += len(p.TokenIDs); r.Advanced() {
 		r.Tries = 0

@@ -76,8 +76,8 @@ func (p *Progress) Apply(e Event) (moved bool) {
 
 func (p *Progress) handOver(e Event, stage string) { p.Stage, p.Since = stage, e.Seq }
 
-// Over reports whether the rollout has its outcome.
-func (p *Progress) Over() bool { return p.Scored || p.Failed }
+// HasOutcome reports whether the rollout has its outcome.
+func (p *Progress) HasOutcome() bool { return p.Scored || p.Failed }
 
 // An agent's time is its own work: its turns while they are sampled, and its tools while they run. To wait is the plane's: for a slot, a server, a runner or a sandbox, for
 // a try that failed to be made again, for a process to be started again. So the agent's time is folded from what turns and answers record, and never read off a clock on the wall.
@@ -85,7 +85,7 @@ func (p *Progress) Over() bool { return p.Scored || p.Failed }
 // AgentTime is how much of its time the agent has used in the step in hand. The turns that a fork has of its origin count nothing.
 func (r *Rollout) AgentTime() (used time.Duration) {
 	for _, turn := range r.Turns[min(max(r.StepBegin(len(r.Steps)), r.Copied), len(r.Turns)):] {
-		used += turn.SamplingTime() + r.Tools.Of(turn.Turn).RunningTime()
+		used += turn.SamplingTime() + r.Tools.Answer(turn.Turn).RunningTime()
 	}
 	return used
 }
@@ -107,7 +107,7 @@ func (r *Rollout) ToolTimeLeft(limits runfile.Limits) time.Duration {
 	}
 	left := time.Duration(limits.Timeout)/2 - r.toolTime
 	for _, turn := range r.Turns[min(max(r.Copied, r.toolsTimed), len(r.Turns)):] {
-		left -= r.Tools.Of(turn.Turn).RunningTime()
+		left -= r.Tools.Answer(turn.Turn).RunningTime()
 	}
 	return left
 }

@@ -44,8 +44,8 @@ func TestProgress(t *testing.T) {
 			if got != c.want || moved != c.moved {
 				t.Errorf("got  %+v, moved %v\nwant %+v, moved %v", got, moved, c.want, c.moved)
 			}
-			if over := c.want.Scored || c.want.Failed; got.Over() != over {
-				t.Errorf("over is %v, want %v", got.Over(), over)
+			if over := c.want.Scored || c.want.Failed; got.HasOutcome() != over {
+				t.Errorf("over is %v, want %v", got.HasOutcome(), over)
 			}
 		})
 	}

@@ -20,9 +20,9 @@ type WeightsPromoted struct {
 	Judgement string `json:"judgement,omitempty" jsonschema:"maxLength=256"`
 }
 
-// Of is the version that a rollout of a run gets, 0 for the newest. It follows from their names and the promotion alone, so that everybody decides the same, and one that
+// VersionFor is the version that a rollout of a run gets, 0 for the newest. It follows from their names and the promotion alone, so that everybody decides the same, and one that
 // gets the version gets it with every greater share, too.
-func (p WeightsPromoted) Of(run, rollout string) int64 {
+func (p WeightsPromoted) VersionFor(run, rollout string) int64 {
 	if p.Share == 0 {
 		return p.Version
 	}

@@ -16,7 +16,7 @@ func TestPromotion(t *testing.T) {
 		p, got := events.WeightsPromoted{Version: 12, Share: share, Before: 11}, 0
 		for i := range rollouts {
 			rollout := fmt.Sprintf("g%06d-%d", i/8, i%8)
-			switch p.Of("r", rollout) {
+			switch p.VersionFor("r", rollout) {
 			case 12:
 				got++
 				had[rollout] = true
@@ -35,7 +35,7 @@ func TestPromotion(t *testing.T) {
 	p := events.WeightsPromoted{Version: 12, Share: 0.1, Before: 11} // these names were recorded once and must not change their version
 	names := ""
 	for i := range 40 {
-		if rollout := fmt.Sprintf("g%06d-0", i); p.Of("first", rollout) == 12 {
+		if rollout := fmt.Sprintf("g%06d-0", i); p.VersionFor("first", rollout) == 12 {
 			names += rollout + " "
 		}
 	}
@@ -59,7 +59,7 @@ func TestPromotionChoices(t *testing.T) {
 		"a share":   {events.WeightsPromoted{Version: 12, Share: 1e-12, Before: 11}, 11, 11, 12, 1 - 1e-12},
 		"the other": {events.WeightsPromoted{Version: 11, Share: 1 - 1e-12, Before: 10}, 11, 10, 11, 1 - 1e-12},
 	} {
-		if of := c.p.Of("r", "g000001-1"); of != c.of || c.p.Main(20) != c.main || c.p.Canary(20) != c.canary || c.p.ShareOf(11) != c.eleven {
+		if of := c.p.VersionFor("r", "g000001-1"); of != c.of || c.p.Main(20) != c.main || c.p.Canary(20) != c.canary || c.p.ShareOf(11) != c.eleven {
 			t.Errorf("%s: %d, %d, %d, %v", name, of, c.p.Main(20), c.p.Canary(20), c.p.ShareOf(11))
 		}
 	}

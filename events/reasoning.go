@@ -32,8 +32,8 @@ type Summary struct {
 // WithheldResult stands for the answer of a tool that does not fit into the prompt of a summary.
 const WithheldResult = "(This answer is left out: the context is full.)"
 
-// Said is a turn's answer as a later prompt may repeat it: its text without thoughts.
-func (t TurnSampled) Said() string {
+// RepeatedText is a turn's answer as a later prompt may repeat it: its text without thoughts.
+func (t TurnSampled) RepeatedText() string {
 	said := t.Content
 	if _, behind, ended := strings.Cut(said, EndOfThoughts); ended {
 		said = behind

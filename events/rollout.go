@@ -117,7 +117,7 @@ func (r *Rollout) apply(e Event) error {
 	case ToolsCompletedType:
 		var t ToolsCompleted
 		t, err = Data[ToolsCompleted](e)
-		r.Tools, used = r.Tools.With(t), t.RunningTime()
+		r.Tools, used = r.Tools.Add(t), t.RunningTime()
 		r.toolTime, r.toolsTimed = r.toolTime+used, len(r.Turns)
 	case RolloutObservedType:
 		var o RolloutObserved
@@ -244,7 +244,7 @@ func (r *Rollout) Fork(turn int, limits runfile.Limits) (RolloutCopied, error) {
 		return c, fmt.Errorf("turn %d: rollout %s has %d turns, counted from 0", turn, r.ID, len(r.Turns))
 	case r.StepOf(turn) > 0:
 		return c, fmt.Errorf("turn %d of rollout %s is of its step %d: only the first step's turns can be forked, as a fork has no verdicts on steps", turn, r.ID, r.StepOf(turn)+1)
-	case len(r.Turns[turn].ToolCalls) == 0 && (r.Turns[turn].Summary == nil || r.Turns[turn].Said() == ""):
+	case len(r.Turns[turn].ToolCalls) == 0 && (r.Turns[turn].Summary == nil || r.Turns[turn].RepeatedText() == ""):
 		return c, fmt.Errorf("turn %d ended rollout %s: there is nothing to go on with", turn, r.ID)
 	case turn+1 >= limits.Turns:
 		return c, fmt.Errorf("turn %d: rollouts of run %s have at most %d turns, so none is left behind it", turn, r.Run, limits.Turns)
@@ -270,7 +270,7 @@ func (r *Rollout) Fork(turn int, limits runfile.Limits) (RolloutCopied, error) {
 func (r *Rollout) Begin(c RolloutCopied) {
 	r.Turns, r.Copied = c.Turns, len(c.Turns)
 	for _, t := range c.Tools {
-		r.Tools = r.Tools.With(t)
+		r.Tools = r.Tools.Add(t)
 	}
 }
 

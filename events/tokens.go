@@ -62,8 +62,8 @@ func RoomText(used, limit int) string {
 	return fmt.Sprintf("[Before this result, %d of %d tokens of your context were used.]", used, limit)
 }
 
-// Told are a turn's tool results as the model sees them: the last one ends with RoomTold.
-func (t *TurnSampled) Told(results []ToolResult) []ToolResult {
+// ShownResults are a turn's tool results as the model sees them: the last one ends with RoomTold.
+func (t *TurnSampled) ShownResults(results []ToolResult) []ToolResult {
 	if t.RoomTold == "" || len(results) == 0 {
 		return results
 	}

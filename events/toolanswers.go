@@ -18,14 +18,14 @@ func (a ToolAnswers) Get(turn int) (t ToolsCompleted, ok bool) {
 	return t, ok
 }
 
-// Of is the answer to a turn's calls, an empty one where there is none.
-func (a ToolAnswers) Of(turn int) ToolsCompleted {
+// Answer is the answer to a turn's calls, an empty one where there is none.
+func (a ToolAnswers) Answer(turn int) ToolsCompleted {
 	t, _ := a.Get(turn)
 	return t
 }
 
-// With are these answers and one more, in place of an earlier one to the same turn. a stays as it is.
-func (a ToolAnswers) With(t ToolsCompleted) ToolAnswers {
+// Add are these answers and one more, in place of an earlier one to the same turn. a stays as it is.
+func (a ToolAnswers) Add(t ToolsCompleted) ToolAnswers {
 	at, found := a.find(t.Turn)
 	switch {
 	case at == len(a):

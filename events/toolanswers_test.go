@@ -20,13 +20,13 @@ func TestToolAnswers(t *testing.T) {
 			if random.IntN(2) == 0 {
 				turn = n // as a rule they come in order
 			}
-			answers = answers.With(ToolsCompleted{Turn: turn, Runner: strconv.Itoa(n)})
+			answers = answers.Add(ToolsCompleted{Turn: turn, Runner: strconv.Itoa(n)})
 			want[turn] = n
 			before, then = append(before, slices.Clip(answers)), append(then, slices.Clone(answers))
 			for turn := -1; turn < 13; turn++ {
 				n, there := want[turn]
 				got, ok := answers.Get(turn)
-				if ok != there || there && got.Runner != strconv.Itoa(n) || !reflect.DeepEqual(answers.Of(turn), got) {
+				if ok != there || there && got.Runner != strconv.Itoa(n) || !reflect.DeepEqual(answers.Answer(turn), got) {
 					t.Fatalf("seed %d: turn %d has %+v %t, want answer %d %t", seed, turn, got, ok, n, there)
 				}
 			}
@@ -51,7 +51,7 @@ func TestSharedAnswersPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, r := range map[string]*Rollout{"fold": &r, "one": &one, "two": &two} {
-		if got := r.Tools.Of(3).Runner; len(r.Tools) != 4 || got != want {
+		if got := r.Tools.Answer(3).Runner; len(r.Tools) != 4 || got != want {
 			t.Errorf("%s has %d answers, the last one of %q", want, len(r.Tools), got)
 		}
 	}

@@ -163,8 +163,8 @@ func Untold(stopReason string) bool {
 	return stopReason == StopUnread || stopReason == StopUnknown || stopReason == StopRefused
 }
 
-// Asked reports whether a harness or an agent has asked for the turn, with messages of its own.
-func (t *TurnSampled) Asked() bool { return t.After != nil || len(t.Prompt) > 0 }
+// HasRequest reports whether a harness or an agent has asked for the turn, with messages of its own.
+func (t *TurnSampled) HasRequest() bool { return t.After != nil || len(t.Prompt) > 0 }
 
 // Stopped is why a rollout stopped with the turn, as far as the turn tells.
 func (t *TurnSampled) Stopped() string {

@@ -175,8 +175,8 @@ func payload[T any]() any { return new(T) }
 // Types lists every known type, sorted by name.
 func Types() []Type { return sortedTypes }
 
-// Known reports whether this version of Rondo knows the type. A reader skips what it does not know.
-func (t Type) Known() bool { _, ok := Definitions[t]; return ok }
+// IsDefined reports whether this version of Rondo knows the type. A reader skips what it does not know.
+func (t Type) IsDefined() bool { _, ok := Definitions[t]; return ok }
 
 // FromOutside reports whether an outsider may submit a fact of this type to the intake.
 func (t Type) FromOutside() bool { return Definitions[t].Outside }

@@ -24,8 +24,8 @@ const (
 // forms write rollouts, and give how many they wrote.
 var forms = map[string]func(context.Context, *Exporter, []Rollout) (int, error){Arrow: exportFiles, ATIF: exportATIF, Chat: exportChat, Pairs: exportPairs}
 
-// Known reports whether there is a form of this name.
-func Known(form string) bool { return forms[form] != nil }
+// IsForm reports whether there is a form of this name.
+func IsForm(form string) bool { return forms[form] != nil }
 
 // Exporter writes rollouts somewhere.
 type Exporter struct {

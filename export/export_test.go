@@ -133,7 +133,7 @@ func TestExports(t *testing.T) {
 	if n := export(Pairs, "pairs.jsonl", all, "first"); n != 2 {
 		t.Errorf("%d pairs written", n)
 	}
-	if _, err := (&Exporter{}).Write(t.Context(), "xml", nil); err == nil || Known("xml") || !Known(Chat) {
+	if _, err := (&Exporter{}).Write(t.Context(), "xml", nil); err == nil || IsForm("xml") || !IsForm(Chat) {
 		t.Errorf("an unknown form: %v", err)
 	}
 }

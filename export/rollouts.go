@@ -48,7 +48,7 @@ func Finished(ctx context.Context, log eventlog.Reader, run string) ([]Rollout, 
 			return nil
 		}
 		turn, err := events.Data[events.TurnSampled](e)
-		if events.External(e.Entity) || turn.Asked() {
+		if events.External(e.Entity) || turn.HasRequest() {
 			turns[e.Entity] = append(turns[e.Entity], shapeOf(turn))
 		}
 		return err

@@ -33,8 +33,8 @@ func newWeightNeeds(log eventlog.Archive, policy string) *weightNeeds {
 	return &weightNeeds{log: log, policy: policy, runs: map[string]runfile.RunConfig{}, submitted: map[uint64]events.WeightsSubmitted{}, serves: map[string]int64{}}
 }
 
-// of says who may need a version; "" is nobody.
-func (n *weightNeeds) of(version int64) string {
+// needs says who may need a version; "" is nobody.
+func (n *weightNeeds) needs(version int64) string {
 	if version >= n.from {
 		return n.by
 	}

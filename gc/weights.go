@@ -106,7 +106,7 @@ func (c *weightsCollector) versions(ctx context.Context, remove bool) error {
 		if err != nil {
 			return err
 		}
-		old := OldVersion{Version: s.Version, Published: s.Manifest.Modified, Replaced: replaced, Kept: c.needs.of(s.Version)}
+		old := OldVersion{Version: s.Version, Published: s.Manifest.Modified, Replaced: replaced, Kept: c.needs.needs(s.Version)}
 		for _, file := range m.Files {
 			old.Bytes += file.Size
 		}

@@ -391,7 +391,7 @@ func TestCollectWeightsLeavesDeltasOfTrainers(t *testing.T) {
 		ref := upload(fmt.Sprint("a delta to ", version))
 		model := l.file(0, fmt.Sprint("a content of some length ", version))
 		file := weights.File{Name: "model.safetensors", Ref: upload(string(model))}
-		published, err := weights.PublishFrom(t.Context(), l.store.Store, "p", version, []weights.File{file}, &weights.Made{Base: version - 1, Ref: ref})
+		published, err := weights.PublishFrom(t.Context(), l.store.Store, "p", version, []weights.File{file}, &weights.MadeDelta{Base: version - 1, Ref: ref})
 		if err != nil || published.Delta == nil || published.Delta.Ref != ref {
 			t.Fatalf("%+v, %v", published, err)
 		}

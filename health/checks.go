@@ -26,7 +26,7 @@ func (m *Monitor) askLog(ctx context.Context) {
 	switch {
 	case interrupted(ctx):
 	case err == nil:
-		m.outages.found(LogUnreachable)
+		m.outages.set(LogUnreachable)
 		m.lookAtReplicas(replicas)
 	default:
 		m.streams.away = time.Now()
@@ -34,16 +34,16 @@ func (m *Monitor) askLog(ctx context.Context) {
 		if cluster := m.o.Conn.ConnectedClusterName(); cluster != "" {
 			who = "the leader in NATS cluster " + cluster
 		}
-		m.outages.found(LogUnreachable, Outage{Since: began, Reason: reason(who, err)})
+		m.outages.set(LogUnreachable, Outage{Since: began, Reason: reason(who, err)})
 	}
 }
 
 // lookAtReplicas looks whether a server is missing that holds the catalogue: it holds runs as well, most likely.
 func (m *Monitor) lookAtReplicas(r eventlog.Replication) {
 	if degraded := r.Degraded(); degraded != "" {
-		m.outages.found(LogDegraded, Outage{Of: r.Stream, Reason: degraded})
+		m.outages.set(LogDegraded, Outage{Of: r.Stream, Reason: degraded})
 	} else {
-		m.outages.found(LogDegraded)
+		m.outages.set(LogDegraded)
 	}
 }
 
@@ -68,12 +68,12 @@ func (m *Monitor) askStore(ctx context.Context) {
 	case interrupted(ctx):
 	case err != nil:
 		m.stored = time.Time{} // what has failed must be written until it is well
-		m.outages.found(StoreUnreachable, Outage{Since: began, Reason: reason("the object store", err)})
+		m.outages.set(StoreUnreachable, Outage{Since: began, Reason: reason("the object store", err)})
 	default:
 		if write {
 			m.stored = began
 		}
-		m.outages.found(StoreUnreachable)
+		m.outages.set(StoreUnreachable)
 	}
 }
 
@@ -108,7 +108,7 @@ func (m *Monitor) askDisks(ctx context.Context) (diskState, bool) {
 	})
 	if err != nil {
 		if !interrupted(ctx) {
-			m.outages.found(DiskFails, Outage{Reason: "a local disk does not answer"})
+			m.outages.set(DiskFails, Outage{Reason: "a local disk does not answer"})
 		}
 		return state, false
 	}
@@ -117,8 +117,8 @@ func (m *Monitor) askDisks(ctx context.Context) (diskState, bool) {
 	} else if write {
 		m.wrote = time.Now()
 	}
-	m.outages.found(DiskFull, state.full...)
-	m.outages.found(DiskFails, state.fail...)
+	m.outages.set(DiskFull, state.full...)
+	m.outages.set(DiskFails, state.fail...)
 	return state, true
 }
 
@@ -164,7 +164,7 @@ func (m *Monitor) lookAtStreams(ctx context.Context, refusing []embedded.Refusal
 			found = append(found, Outage{Of: stream, Since: w.Since, Reason: "appends get no answer, and the server answers everything else", Do: do})
 		}
 	}
-	m.outages.found(LogRefusesWrites, found...)
+	m.outages.set(LogRefusesWrites, found...)
 	m.heal(len(refusing) > 0)
 }
 
@@ -250,101 +250,4 @@ func askOneMonitor(ctx context.Context, base string) ([]embedded.Refusal, error)
 		return nil, fmt.Errorf("NATS monitoring: %w", err)
 	}
 	return embedded.ReadHealth(body)
-}
-
-// appendsOfLate is when the last slow append was seen, and how many there were then.
-type appendsOfLate struct {
-	count int64
-	first time.Time
-	last  time.Time
-}
-
-// slowFor is how long no append must be slow until they count as quick again.
-const slowFor = 10 * time.Second
-
-func (m *Monitor) lookAtAppends() {
-	a := &m.stalls.appends
-	count := m.o.Log.SlowAppends()
-	now := time.Now()
-	switch {
-	case m.outages.has(LogUnreachable) || m.outages.has(LogRefusesWrites):
-		a.last = time.Time{} // they are slow because of that
-	case count > a.count && now.Sub(a.last) > slowFor:
-		a.first, a.last = now, now
-	case count > a.count:
-		a.last = now
-	}
-	a.count = count
-	if now.Sub(a.last) > slowFor {
-		m.outages.found(AppendsSlow)
-	} else {
-		m.outages.found(AppendsSlow, Outage{Since: a.first, Reason: "appends take longer than a second"})
-	}
-}
-
-// stalls are inputs that do not come.
-type stalls struct {
-	appends appendsOfLate
-
-	mu     sync.Mutex
-	inputs map[string]stall
-}
-
-// stall is a row of failures without an answer in between.
-type stall struct {
-	since, last time.Time
-	err         error
-}
-
-const (
-	// stalledFor is how long a consumer must fail, again and again, until its service counts as stalled.
-	stalledFor = 15 * time.Second
-	// failsEvery is how often a stalled consumer fails at least: after an answer that does not come within 12.5 s. One that has not failed for
-	// longer waits for a free slot, or for work.
-	failsEvery = 20 * time.Second
-)
-
-// Stalled notes that a consumer gives a service no inputs, and why; nil when it does again.
-func (m *Monitor) Stalled(consumer string, err error) {
-	if m == nil {
-		return
-	}
-	s := &m.stalls
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err == nil {
-		delete(s.inputs, consumer)
-		return
-	}
-	if s.inputs == nil {
-		s.inputs = map[string]stall{}
-	}
-	now := time.Now()
-	since := now
-	if before, known := s.inputs[consumer]; known && now.Sub(before.last) < failsEvery {
-		since = before.since
-	}
-	s.inputs[consumer] = stall{since, now, err}
-}
-
-func (m *Monitor) lookAtInputs() {
-	s := &m.stalls
-	s.mu.Lock()
-	n, since, reason := 0, time.Now(), ""
-	for consumer, stall := range s.inputs {
-		if time.Since(stall.last) > failsEvery || stall.last.Sub(stall.since) < stalledFor {
-			continue
-		}
-		n++
-		if stall.since.Before(since) {
-			since, reason = stall.since, fmt.Sprintf("%s: %v", consumer, stall.err)
-		}
-	}
-	s.mu.Unlock()
-	switch {
-	case n == 0:
-		m.outages.found(InputsStalled)
-	case !m.outages.has(LogUnreachable):
-		m.outages.found(InputsStalled, Outage{Since: since, Reason: fmt.Sprintf("%d consumers give no inputs, such as %s", n, reason)})
-	}
 }

@@ -43,10 +43,11 @@ type Options struct {
 type Monitor struct {
 	o       Options
 	outages *outages
-	stalls  stalls
 	parked  parked
-	failing failing
 	streams streams
+	// deciders cannot go on, consumers give no inputs, and appends are slow.
+	deciders, consumers, appends failures
+	slowAppends                  int64 // how many there were at the last look
 
 	log   probe[eventlog.Replication]
 	store probe[struct{}]
@@ -65,7 +66,10 @@ func New(o Options) (*Monitor, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Monitor{o: o, outages: b}
+	m := &Monitor{
+		o: o, outages: b,
+		deciders: failures{pause: deciderPause, least: lasting}, consumers: failures{pause: consumerPause, least: lasting}, appends: failures{pause: appendPause},
+	}
 	if o.Metrics != nil {
 		slow := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rondo_slow_appends_total", Help: "Appends that took longer than a second, or got no answer."},
 			func() float64 { return float64(o.Log.SlowAppends()) })
@@ -142,9 +146,9 @@ func (m *Monitor) look(ctx context.Context, age time.Duration) {
 	m.lookAtAppends()
 	m.lookAtInputs()
 	m.lookAtParked()
-	m.lookAtDeciders()
+	m.outages.set(CannotDecide, m.deciders.outages()...)
 	if m.servers != nil {
-		m.outages.found(ServerAway, m.servers()...)
+		m.outages.set(ServerAway, m.servers()...)
 	}
 	m.looked = time.Now()
 }

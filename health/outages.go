@@ -116,8 +116,8 @@ type outages struct {
 	open map[outageKey]Outage
 }
 
-// found notes all outages of a kind that there are at this moment: new ones begin, and those that are missing have ended.
-func (b *outages) found(kind Kind, list ...Outage) {
+// set notes all outages of a kind that there are at this moment: new ones begin, and those that are missing have ended.
+func (b *outages) set(kind Kind, list ...Outage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	found := map[outageKey]bool{}

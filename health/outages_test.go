@@ -11,9 +11,9 @@ func TestOutageSaysHowItIsNow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.found(ServerAway, Outage{Of: "http://a", Reason: "1 request failed in a row"})
+	b.set(ServerAway, Outage{Of: "http://a", Reason: "1 request failed in a row"})
 	began := b.open[outageKey{ServerAway, "http://a"}]
-	b.found(ServerAway, Outage{Of: "http://a", Reason: "5 requests failed in a row"})
+	b.set(ServerAway, Outage{Of: "http://a", Reason: "5 requests failed in a row"})
 	now := b.open[outageKey{ServerAway, "http://a"}]
 	if now.Reason != "5 requests failed in a row" || now.Since != began.Since || now.Do != began.Do || now.Kind != ServerAway {
 		t.Errorf("it is %+v, and began as %+v", now, began)

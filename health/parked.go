@@ -58,5 +58,5 @@ func (m *Monitor) lookAtParked() {
 		}
 	}
 	p.mu.Unlock()
-	m.outages.found(InputsParked, found...)
+	m.outages.set(InputsParked, found...)
 }

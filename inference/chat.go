@@ -151,7 +151,7 @@ type Response struct {
 	share          *memory.Share
 	parts          int // requests that sampled it, where they are counted
 	recorded       int // tokens of it that were recorded before it was asked for
-	beside         *beside
+	beside         *tokenColumns
 	streamed       bool     // it came as a stream
 	lifted         []int32  // ids of the prompt that were read as digits alone, so that none is below 0
 	PromptTokenIDs tokenIDs `json:"prompt_token_ids"`
@@ -192,8 +192,8 @@ func (c *tokenCount) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Sent is when the request was sent that this answers: not one that was refused before it.
-func (r *Response) Sent() time.Time { return r.sent }
+// SentAt is when the request was sent that this answers: not one that was refused before it.
+func (r *Response) SentAt() time.Time { return r.sent }
 
 // Streamed reports whether the answer came as a stream.
 func (r *Response) Streamed() bool { return r.streamed }

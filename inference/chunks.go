@@ -147,8 +147,8 @@ const perKept = 3
 
 func (c *chunks) ended() bool { return c.word != "" || c.all }
 
-// done is the end of an answer, too, of a server that has no word for why it ended. One that says nothing is none.
-func (c *chunks) done() bool {
+// complete is the end of an answer, too, of a server that has no word for why it ended. One that says nothing is none.
+func (c *chunks) complete() bool {
 	c.all = c.content.Len()+c.reasoning.Len()+c.reasoningText.Len()+len(c.calls) > 0
 	return c.ended()
 }

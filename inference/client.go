@@ -171,7 +171,7 @@ func (c *Client) ask(ctx context.Context, url string, request, answer any, share
 	if failed == nil {
 		return nil
 	}
-	failed.Err = shown(failed.Err, c.APIKey)
+	failed.Err = redactError(failed.Err, c.APIKey)
 	return failed
 }
 

@@ -27,8 +27,8 @@ type Column struct {
 // ColumnSpan says that the tokens from Start on, of prompt and answer together, have the rows from Row on.
 type ColumnSpan struct{ Start, Length, Row int }
 
-// beside is what an answer says of its tokens beside what they are. Lists are as long as the answer; an entry that is nil says nothing.
-type beside struct {
+// tokenColumns is what an answer says of its tokens beside what they are. Lists are as long as the answer; an entry that is nil says nothing.
+type tokenColumns struct {
 	tops    [][]topEntry
 	masks   [][]int32
 	experts []expertRows
@@ -41,8 +41,8 @@ type topEntry struct {
 	logprob float32
 }
 
-// asked is what an answer was asked for beside its tokens.
-type asked struct {
+// columnRequest is what an answer was asked for beside its tokens.
+type columnRequest struct {
 	want *runfile.TokenColumns
 	// prompt is how many tokens the prompt has, and from the first of them whose experts were asked for; below 0 none were.
 	prompt, from int
@@ -56,7 +56,7 @@ func (r *Response) Columns(want *runfile.TokenColumns, prompt int, ids []int32, 
 	}
 	b := r.beside
 	if b == nil {
-		b = r.readBeside(asked{want: want, prompt: prompt, from: routed}, ids)
+		b = r.readBeside(columnRequest{want: want, prompt: prompt, from: routed}, ids)
 	}
 	for _, c := range []Column{b.expertColumn(want), b.topColumn(want, prompt), b.maskColumn(prompt)} {
 		if len(c.Spans) > 0 {
@@ -67,8 +67,8 @@ func (r *Response) Columns(want *runfile.TokenColumns, prompt int, ids []int32, 
 }
 
 // readBeside reads what an answer has beside its tokens. What does not fit them is left out.
-func (r *Response) readBeside(a asked, ids []int32) *beside {
-	b := &beside{tops: make([][]topEntry, len(ids)), masks: make([][]int32, len(ids))}
+func (r *Response) readBeside(a columnRequest, ids []int32) *tokenColumns {
+	b := &tokenColumns{tops: make([][]topEntry, len(ids)), masks: make([][]int32, len(ids))}
 	if len(r.Choices) != 1 || len(ids) == 0 || a.want == nil {
 		return b
 	}
@@ -93,14 +93,14 @@ func (r *Response) readBeside(a asked, ids []int32) *beside {
 	return b
 }
 
-func (b *beside) lack(name string) {
+func (b *tokenColumns) lack(name string) {
 	if !slices.Contains(b.lacks, name) {
 		b.lacks = append(b.lacks, name)
 	}
 }
 
 // covered is the first token behind those whose experts are there, or known where there are none.
-func (b *beside) covered(known int) int {
+func (b *tokenColumns) covered(known int) int {
 	for _, rows := range b.experts {
 		known = max(known, rows.start+len(rows.known))
 	}
@@ -108,7 +108,7 @@ func (b *beside) covered(known int) int {
 }
 
 // follow adds what the rest of an answer says.
-func (b *beside) follow(rest *beside) {
+func (b *tokenColumns) follow(rest *tokenColumns) {
 	b.tops, b.masks, b.experts = append(b.tops, rest.tops...), append(b.masks, rest.masks...), append(b.experts, rest.experts...)
 	for _, name := range rest.lacks {
 		b.lack(name)
@@ -157,7 +157,7 @@ func (e topLogprob) id() (id int32, named bool) {
 }
 
 // readTops takes the likeliest tokens of each place. It is false where there are none, or they are no log-probabilities of different tokens.
-func (b *beside) readTops(list [][]topEntry, ids []int32, k int) bool {
+func (b *tokenColumns) readTops(list [][]topEntry, ids []int32, k int) bool {
 	if len(list) != len(ids) {
 		return false
 	}
@@ -196,7 +196,7 @@ func (c *Choice) masks() [][]int32 {
 }
 
 // readMasks takes the tokens that were left in each place. It is false where there are none, or the sampled token is not among them.
-func (b *beside) readMasks(list [][]int32, ids []int32) bool {
+func (b *tokenColumns) readMasks(list [][]int32, ids []int32) bool {
 	if len(list) != len(ids) {
 		return false
 	}
@@ -235,7 +235,7 @@ const (
 	maskKind = "'<i4'"
 )
 
-func (b *beside) topColumn(want *runfile.TokenColumns, prompt int) Column {
+func (b *tokenColumns) topColumn(want *runfile.TokenColumns, prompt int) Column {
 	c := Column{Name: runfile.ColumnTopLogprobs}
 	var rows int
 	if c.Spans, rows = spans(prompt, len(b.tops), func(i int) bool { return b.tops[i] != nil }); rows == 0 {
@@ -259,7 +259,7 @@ func (b *beside) topColumn(want *runfile.TokenColumns, prompt int) Column {
 	return c
 }
 
-func (b *beside) maskColumn(prompt int) Column {
+func (b *tokenColumns) maskColumn(prompt int) Column {
 	c := Column{Name: runfile.ColumnSamplingMask}
 	var rows int
 	if c.Spans, rows = spans(prompt, len(b.masks), func(i int) bool { return b.masks[i] != nil }); rows == 0 {

@@ -28,11 +28,11 @@ func CheckColumn(want *runfile.TokenColumns, c Column, prompt int, ids []int32) 
 	if err != nil {
 		return err
 	}
-	return c.within(rows, prompt, len(ids))
+	return c.checkSpans(rows, prompt, len(ids))
 }
 
-// within refuses spans of rows that there are not, and of tokens of which the column says nothing: what was likely is known of sampled tokens alone.
-func (c Column) within(rows, prompt, sampled int) error {
+// checkSpans refuses spans of rows that there are not, and of tokens of which the column says nothing: what was likely is known of sampled tokens alone.
+func (c Column) checkSpans(rows, prompt, sampled int) error {
 	first := prompt
 	if c.Name == runfile.ColumnRoutedExperts {
 		first = 0
@@ -89,7 +89,7 @@ func checkMasks(c Column, prompt int, ids []int32) error {
 		return fmt.Errorf("%d numbers that are no sampling masks", n)
 	}
 	rows, next := at(0), 1+at(0)
-	if err := c.within(rows, prompt, len(ids)); err != nil {
+	if err := c.checkSpans(rows, prompt, len(ids)); err != nil {
 		return err
 	}
 	masks := make([][]int32, rows)

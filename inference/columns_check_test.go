@@ -15,7 +15,7 @@ func TestCheckColumn(t *testing.T) {
 	want := &runfile.TokenColumns{RoutedExperts: &runfile.RoutedExperts{Layers: 1, TopK: 2, Experts: 8}, TopLogprobs: 2, SamplingMask: true}
 	ids, prompt := []int32{7, 9}, 3
 	made := func() map[string]Column {
-		b := &beside{
+		b := &tokenColumns{
 			tops: [][]topEntry{{{7, -1}, {8, -2}}, {{9, -1}}}, masks: [][]int32{{7}, {8, 9}},
 			experts: []expertRows{{start: 0, known: []bool{true, true, false, true}, data: []byte{1, 2, 3, 4, 5, 6}}},
 		}

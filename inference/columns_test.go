@@ -88,7 +88,7 @@ func TestExperts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := Response{Choices: choices{{}}}
 			r.Choices[0].MetaInfo.RoutedExperts, r.Choices[0].MetaInfo.RoutedExpertsStart = c.rows, c.start
-			r.beside = r.readBeside(asked{want, 3, c.from}, []int32{1, 2})
+			r.beside = r.readBeside(columnRequest{want, 3, c.from}, []int32{1, 2})
 			columns, lacks := r.Columns(want, 3, []int32{1, 2}, -1)
 			if c.spans == nil {
 				if len(columns) > 0 || !slices.Equal(lacks, []string{runfile.ColumnRoutedExperts}) {

@@ -44,7 +44,7 @@ func expertsFrom(want runfile.RoutedExperts, width, known, prompt, most int) int
 }
 
 // experts reads those of a choice, whose prompt and answer have so many tokens together.
-func (c *Choice) experts(want runfile.RoutedExperts, a asked, tokens int) (expertRows, error) {
+func (c *Choice) experts(want runfile.RoutedExperts, a columnRequest, tokens int) (expertRows, error) {
 	if a.from < 0 {
 		return expertRows{}, fmt.Errorf("%w: they were not asked for", errExperts)
 	}
@@ -123,7 +123,7 @@ func number(data []byte, width int, signed bool) int64 {
 }
 
 // expertColumn puts the rows of an answer's parts one behind the other. What a later part says of a token again does not count.
-func (b *beside) expertColumn(want *runfile.TokenColumns) Column {
+func (b *tokenColumns) expertColumn(want *runfile.TokenColumns) Column {
 	c := Column{Name: runfile.ColumnRoutedExperts}
 	if want.RoutedExperts == nil {
 		return c

@@ -35,7 +35,7 @@ func FuzzColumns(f *testing.F) {
 				}
 			}
 		}
-		r.beside = r.readBeside(asked{want, 3, 0}, []int32{7, 9})
+		r.beside = r.readBeside(columnRequest{want, 3, 0}, []int32{7, 9})
 		columns, lacks := r.Columns(want, 3, []int32{7, 9}, -1)
 		for _, c := range columns {
 			rows, end := 0, 0

@@ -21,15 +21,15 @@ func endOf(old, whole []int32, rest int) (end int, ok bool) {
 		return same, true
 	}
 	for n := 1; n <= min(emptyThoughts, len(old)-same); n++ {
-		if end, ok := without(old[same:same+n], old[same:], whole[same:], rest); ok {
+		if end, ok := endWithoutBlock(old[same:same+n], old[same:], whole[same:], rest); ok {
 			return same + end, true
 		}
 	}
 	return 0, false
 }
 
-// without is where in a rendering an older one ends, if the two differ by one block alone, which the older one has. It begins with the block.
-func without(block, old, whole []int32, rest int) (end int, ok bool) {
+// endWithoutBlock is where in a rendering an older one ends, if the two differ by one block alone, which the older one has. It begins with the block.
+func endWithoutBlock(block, old, whole []int32, rest int) (end int, ok bool) {
 	for len(old) > rest {
 		if len(old) <= len(block) || !slices.Equal(old[:len(block)], block) {
 			return 0, false // nothing behind the block would prove that it is one

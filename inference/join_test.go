@@ -74,7 +74,7 @@ func TestBehind(t *testing.T) {
 		var added []int32
 		_, ok := conv.standIns()
 		if ok = ok && conv.hasLike(); ok {
-			added, ok = conv.behind(tokens(c.whole))
+			added, ok = conv.addedTokens(tokens(c.whole))
 		}
 		if string(added) != c.want || ok != (c.want != "") {
 			t.Errorf("%s: %q, %t, want %q", name, string(added), ok, c.want)

@@ -62,7 +62,7 @@ func (c *Client) get(ctx context.Context, url string, answer any) error {
 
 // page hands what a server answers under an address to a function, which bounds how much it reads. Its error is a *Failure.
 func (c *Client) page(ctx context.Context, url string, take func(io.Reader) error) error {
-	failed := func(err error) error { return &Failure{Class: events.ClassEndpoint, Err: shown(err, c.APIKey)} }
+	failed := func(err error) error { return &Failure{Class: events.ClassEndpoint, Err: redactError(err, c.APIKey)} }
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return failed(err)
@@ -73,7 +73,7 @@ func (c *Client) page(ctx context.Context, url string, take func(io.Reader) erro
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
 		var op *net.OpError
-		return &Failure{Class: events.ClassEndpoint, Away: errors.As(err, &op) && op.Op == "dial", Err: shown(err, c.APIKey)}
+		return &Failure{Class: events.ClassEndpoint, Away: errors.As(err, &op) && op.Op == "dial", Err: redactError(err, c.APIKey)}
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

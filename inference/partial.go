@@ -27,7 +27,7 @@ type parts struct {
 	versions []versionSpan
 	known    bool // the version of some token
 	broken   bool // spans of a part do not fit it
-	beside   beside
+	beside   tokenColumns
 	count    int
 	sent     time.Time     // the first one's
 	took     time.Duration // all of them, without the rests between

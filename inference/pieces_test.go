@@ -131,7 +131,7 @@ func (e *toy) answer(key int, forget bool, killed func() bool) events.TurnSample
 					return nil
 				}
 				var err error
-				recorded, err = recorded.With(p)
+				recorded, err = recorded.Add(p)
 				return err
 			},
 		}

@@ -128,8 +128,8 @@ type shownError struct {
 func (e *shownError) Error() string { return e.text }
 func (e *shownError) Unwrap() error { return e.err }
 
-// shown makes an error fit for events and logs. Errors of the network and of JSON repeat what a server has sent, too.
-func shown(err error, key string) error {
+// redactError makes an error fit for events and logs. Errors of the network and of JSON repeat what a server has sent, too.
+func redactError(err error, key string) error {
 	err = wording.Plain(err)
 	text := cut(printable(withoutKey(err.Error(), key)), maxError)
 	if text == err.Error() {

@@ -69,7 +69,7 @@ func (c *Client) Score(ctx context.Context, t runfile.Teacher, tokens []int32) (
 	list := make([]scoredToken, len(answer.Choices[0].Logprobs))
 	for i, entry := range answer.Choices[0].Logprobs {
 		if i < len(tokens) {
-			list[i] = entry.of(tokens[i])
+			list[i] = entry.score(tokens[i])
 		}
 	}
 	logprobs, err := scored(tokens, list)
@@ -99,8 +99,8 @@ type promptToken map[string]struct {
 	Logprob *float64 `json:"logprob"`
 }
 
-// of is what is said of the token that was asked about; another token's id where it is not.
-func (p promptToken) of(token int32) scoredToken {
+// score is what is said of the token that was asked about; another token's id where it is not.
+func (p promptToken) score(token int32) scoredToken {
 	if entry, there := p[strconv.Itoa(int(token))]; there {
 		return scoredToken{entry.Logprob, token}
 	}

@@ -31,16 +31,16 @@ func SampledOf(t *events.TurnSampled, known int) Sampled {
 	}
 }
 
-// stood is what of an answer may decide how a template ends it: the token with which it stopped, whether it has none, one or several calls, and who speaks behind it.
-type stood struct {
+// standing is what of an answer may decide how a template ends it: the token with which it stopped, whether it has none, one or several calls, and who speaks behind it.
+type standing struct {
 	stop  int32
 	calls int
 	next  string
 }
 
-func (conv Conversation) stood(s Sampled) stood {
+func (conv Conversation) standingOf(s Sampled) standing {
 	messages := conv.Request.Messages
-	return stood{conv.Known[s.End-1], min(2, len(messages[s.Message].ToolCalls)), messages[s.Message+1].Role}
+	return standing{conv.Known[s.End-1], min(2, len(messages[s.Message].ToolCalls)), messages[s.Message+1].Role}
 }
 
 // standIns are the messages of a conversation with stand-ins for its samples. ok is false where the last one does not end with a stop token, or no stand-in is safe.
@@ -65,8 +65,8 @@ func (conv Conversation) hasLike() bool {
 
 // like reports whether a sample is of the same kind as another one.
 func (conv Conversation) like(last Sampled) func(Sampled) bool {
-	kind := conv.stood(last)
-	return func(s Sampled) bool { return !s.Unsure && conv.stood(s) == kind }
+	kind := conv.standingOf(last)
+	return func(s Sampled) bool { return !s.Unsure && conv.standingOf(s) == kind }
 }
 
 // standIn is a message in the place of an answer. ok is false where a name in it may hold a special token.
@@ -98,8 +98,8 @@ func reach(m Message) int {
 	return n
 }
 
-// behind is what a rendering with stand-ins has behind the last sample. ok is false where it does not prove that.
-func (conv Conversation) behind(whole []int32) (added []int32, ok bool) {
+// addedTokens is what a rendering with stand-ins has behind the last sample. ok is false where it does not prove that.
+func (conv Conversation) addedTokens(whole []int32) (added []int32, ok bool) {
 	last := len(conv.Samples) - 1
 	stop, like := conv.Known[len(conv.Known)-1], conv.like(conv.Samples[last])
 	whole, ok = behindPrompt(conv.Known[:conv.Samples[0].Begin], whole, stop)

@@ -58,7 +58,7 @@ type joined interface {
 	// ended reports whether the answer has come to its end.
 	ended() bool
 	// done takes the server's word that it has sent all, and reports whether the answer has come to its end.
-	done() bool
+	complete() bool
 }
 
 // stream reads an answer that comes as events. Until the first of them the server may be as silent as before an answer that comes as a whole, and within the answer where the caller bounds no
@@ -98,7 +98,7 @@ func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, url
 			continue
 		}
 		if string(data) == "[DONE]" {
-			if done = true; !s.done() {
+			if done = true; !s.complete() {
 				return &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("answer of %s: %w", url, errBroken)}
 			}
 			continue
@@ -143,7 +143,7 @@ func (s *streamed) ended() bool {
 	return len(s.whole.Choices) == 1 && s.whole.Choices[0].FinishReason != ""
 }
 
-func (s *streamed) done() bool { return s.ended() }
+func (s *streamed) complete() bool { return s.ended() }
 
 // event takes one event of a stream. Its memory is given back but for that of its tokens, before anybody looks at these.
 func (s *streamed) event(ctx context.Context, url, key string, data []byte, share *memory.Share) *Failure {

@@ -23,7 +23,7 @@ import (
 // recording has a conversation record its answer.
 func recording(conv *inference.Conversation) {
 	conv.Piece = func(_ context.Context, p events.PieceSampled) (err error) {
-		conv.Begun, err = conv.Begun.With(p)
+		conv.Begun, err = conv.Begun.Add(p)
 		return err
 	}
 }
@@ -151,7 +151,7 @@ func TestBegunAnswers(t *testing.T) {
 	first.Done()
 	prompt := s.Turns()[0].Prompt
 	begin := func(n int, prompt []int32) *events.UnderWay {
-		u, err := (*events.UnderWay)(nil).With(events.PieceSampled{
+		u, err := (*events.UnderWay)(nil).Add(events.PieceSampled{
 			Prompt: events.PromptDigest(prompt), TokenIDs: slices.Repeat([]int32{9}, n), Logprobs: slices.Repeat([]float32{-0.25}, n),
 			VersionSpans: []events.VersionSpan{{Version: 4, End: n}}, StartedAt: time.Unix(1, 0), LatencyMS: 60_000,
 		})

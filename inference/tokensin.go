@@ -233,7 +233,7 @@ func (s sampler) sample(ctx context.Context, prompt []int32, most, routed int) (
 	if err := answer.answers(prompt, most); err != nil {
 		return nil, malformed(s.base, err)
 	}
-	answer.beside = answer.readBeside(asked{s.want, len(prompt), from}, answer.Choices[0].TokenIDs)
+	answer.beside = answer.readBeside(columnRequest{s.want, len(prompt), from}, answer.Choices[0].TokenIDs)
 	return answer, nil
 }
 
@@ -251,7 +251,7 @@ func promptOf(ctx context.Context, e engine, conv Conversation) ([]int32, error)
 		if err != nil {
 			return nil, err
 		}
-		if added, ok := conv.behind(whole); ok {
+		if added, ok := conv.addedTokens(whole); ok {
 			return slices.Concat(conv.Known, added), nil
 		}
 	}

@@ -48,13 +48,13 @@ func (s *effectService) serveWith(ctx context.Context, group *sync.WaitGroup, sp
 	})
 }
 
-// gone reports whether a stream was deleted.
-func gone(err error) bool {
+// streamDeleted reports whether a stream was deleted.
+func streamDeleted(err error) bool {
 	return errors.Is(err, eventlog.ErrNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
 }
 
 // unserved reports whether there is nothing left to serve.
-func unserved(err error) bool { return gone(err) || errors.Is(err, eventlog.ErrClosed) }
+func unserved(err error) bool { return streamDeleted(err) || errors.Is(err, eventlog.ErrClosed) }
 
 // consume hands the messages of one consumer to the handler until the context ends, the stream is deleted or the run is closed.
 func (s *effectService) consume(ctx context.Context, spec topology.ConsumerSpec, ensure ensure) error {
@@ -78,7 +78,7 @@ func (s *effectService) consume(ctx context.Context, spec topology.ConsumerSpec,
 	if err != nil {
 		return err
 	}
-	meter := s.metrics.of(s.effect.Name, spec)
+	meter := s.metrics.newMeter(s.effect.Name, spec)
 	defer meter.end()
 	asking, stop := context.WithCancel(ctx)
 	asked := make(chan struct{})
@@ -174,7 +174,7 @@ type parking struct {
 
 // park waits, where an error comes of an outage, and reports whether there is to be another try.
 func (p *parking) park(err error) bool {
-	kind := outage.Of(err)
+	kind := outage.KindOf(err)
 	if _, wished := wishOf(err); wished || kind == "" || p.message.Context().Err() != nil {
 		return false
 	}

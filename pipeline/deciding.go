@@ -30,10 +30,10 @@ type Decider interface {
 	Decide(v projection.View, asOf uint64, now time.Time) (facts []events.Event, wake time.Time, err error)
 }
 
-// Mover is a Decider for which a decision is a long scan. Moved is the sequence of the last event that a decision may follow from: a Mover that
-// decided nothing, and asked for no time, is asked again when Moved has changed.
+// Mover is a Decider for which a decision is a long scan. LastChange is the sequence of the last event that a decision may follow from: a Mover that
+// decided nothing, and asked for no time, is asked again when LastChange has changed.
 type Mover interface {
-	Moved(v projection.View) (uint64, error)
+	LastChange(v projection.View) (uint64, error)
 }
 
 // Completer is a Decider whose facts name files. Complete does the deterministic part that needs the store: the
@@ -99,7 +99,7 @@ func (w *decidedRun) work(ctx context.Context, cfg runfile.RunConfig) {
 		if ctx.Err() != nil {
 			return
 		}
-		if gone(err) && w.closed.Load() {
+		if streamDeleted(err) && w.closed.Load() {
 			w.forget(cfg)
 			err = nil
 		}
@@ -191,7 +191,7 @@ func projectionsOf(env Env, run string) string { return filepath.Join(env.Dir, "
 func (l *loop) keep(ctx context.Context) error {
 	return beginAgain.Keep(ctx, func() (bool, error) {
 		err := l.work(ctx)
-		if ctx.Err() != nil || err == nil || gone(err) || errors.Is(err, eventlog.ErrReplaced) {
+		if ctx.Err() != nil || err == nil || streamDeleted(err) || errors.Is(err, eventlog.ErrReplaced) {
 			return true, err
 		}
 		if projection.Corrupt(err) {

@@ -71,7 +71,7 @@ func decideAt(v projection.View, d Decider, source string, asOf uint64, now time
 	return linked, wake, nil
 }
 
-// rest is what Moved was when a Mover last decided nothing.
+// rest is what LastChange was when a Mover last decided nothing.
 type rest uint64
 
 // decideAt is the function of that name, unless the decider is a Mover that has not moved since it decided nothing.
@@ -80,7 +80,7 @@ func (r *rest) decideAt(v projection.View, d Decider, source string, asOf uint64
 	if !ok {
 		return decideAt(v, d, source, asOf, now)
 	}
-	moved, err := m.Moved(v)
+	moved, err := m.LastChange(v)
 	if err != nil || moved == uint64(*r) {
 		return nil, time.Time{}, err
 	}

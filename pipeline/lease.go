@@ -56,7 +56,7 @@ func (l *leases) count() float64 {
 	defer l.mu.Unlock()
 	n := 0
 	for h := range l.all {
-		if h.held() {
+		if h.isHeld() {
 			n++
 		}
 	}
@@ -192,7 +192,7 @@ func (h *lease) claim(ctx context.Context) (revision uint64, err error) {
 	return bucket.Update(ctx, h.key, value, entry.Revision())
 }
 
-func (h *lease) held() bool {
+func (h *lease) isHeld() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return time.Now().Before(h.until)

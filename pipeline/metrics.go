@@ -84,8 +84,8 @@ func ShareMetric[C prometheus.Collector](r prometheus.Registerer, c C) (C, error
 	return c, err
 }
 
-// of makes the meter of one consumer.
-func (m *metrics) of(service string, spec topology.ConsumerSpec) *meter {
+// newMeter makes the meter of one consumer.
+func (m *metrics) newMeter(service string, spec topology.ConsumerSpec) *meter {
 	input := inputOf(spec)
 	return &meter{
 		maxDeliver: uint64(spec.MaxDeliver),

@@ -55,8 +55,8 @@ type Arrival struct {
 	Size     int64 // of the body
 }
 
-// Found is what waits in a shared stream.
-type Found struct {
+// Queued is what waits in a shared stream.
+type Queued struct {
 	// First and Last are the sequences of its first and last message.
 	First, Last, Messages, Bytes uint64
 	// MaxBytes is the limit of the stream.
@@ -69,8 +69,8 @@ type Found struct {
 type Arrivals interface {
 	// Arrived is told of a message when the server has stored it, mostly before the handler gets it. It must not wait. Words may be lost.
 	Arrived(Arrival)
-	// Found is told from time to time what waits.
-	Found(Found)
+	// NoteQueued is told from time to time what waits.
+	NoteQueued(Queued)
 }
 
 // arrived tells of a message that the server has told of.
@@ -210,14 +210,14 @@ func (q *queues) knows(queue topology.Queue) bool {
 
 // find serves the queues of all messages on the stream, and leaves empty ones.
 func (q *queues) find(ctx context.Context) error {
-	began, full, strangers, lost, found := time.Now(), map[string]bool{}, 0, 0, Found{}
+	began, full, strangers, lost, found := time.Now(), map[string]bool{}, 0, 0, Queued{}
 	for offset := 0; ; {
 		page, err := q.subjects(ctx, offset)
 		if err != nil {
 			return err
 		}
 		if s := page.State; offset == 0 {
-			found = Found{s.First, s.Last, s.Messages, s.Bytes, page.Config.MaxBytes, full}
+			found = Queued{s.First, s.Last, s.Messages, s.Bytes, page.Config.MaxBytes, full}
 		}
 		for subject, n := range page.State.Subjects {
 			queue, ok := topology.QueueOf(subject)
@@ -244,7 +244,7 @@ func (q *queues) find(ctx context.Context) error {
 	}
 	q.lost = lost
 	if q.effect.Arrivals != nil {
-		q.effect.Arrivals.Found(found)
+		q.effect.Arrivals.NoteQueued(found)
 	}
 	return q.leave(ctx, began, full)
 }
@@ -280,7 +280,7 @@ func (q *queues) removeConsumers(ctx context.Context, queues []topology.Queue) e
 
 func (q *queues) removeConsumer(ctx context.Context, spec topology.ConsumerSpec) error {
 	err := q.env.Log.JetStream().DeleteConsumer(ctx, spec.Stream, spec.Name)
-	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) && !gone(err) {
+	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) && !streamDeleted(err) {
 		return fmt.Errorf("remove consumer %s of %s: %w", spec.Name, spec.Stream, err)
 	}
 	return nil

@@ -50,7 +50,7 @@ func (e Effect) record(ctx context.Context, env Env, m Message, published func(t
 		if !again && !errors.Is(err, ErrOvertaken) {
 			return err
 		}
-		if lost++; races.Spent(lost) || !races.Wait(ctx, lost) {
+		if lost++; races.GivesUp(lost) || !races.Wait(ctx, lost) {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ type mover struct {
 }
 
 func (m *mover) Apply(*projection.Tx, events.Event) error { return nil }
-func (m *mover) Moved(projection.View) (uint64, error)    { return m.moved, nil }
+func (m *mover) LastChange(projection.View) (uint64, error)    { return m.moved, nil }
 func (m *mover) Decide(projection.View, uint64, time.Time) ([]events.Event, time.Time, error) {
 	m.asked++
 	return m.facts, m.wake, nil

@@ -17,12 +17,12 @@ func (s *effectService) rounds(ctx context.Context, run string, cfg runfile.RunC
 	_ = beginAgain.Keep(ctx, func() (done bool, err error) {
 		wait, err := s.round(ctx, run, cfg)
 		if err != nil {
-			return ctx.Err() != nil || gone(err), err
+			return ctx.Err() != nil || streamDeleted(err), err
 		}
 		for err == nil && retry.Sleep(ctx, wait) {
 			wait, err = s.round(ctx, run, cfg)
 		}
-		return ctx.Err() != nil || gone(err), err
+		return ctx.Err() != nil || streamDeleted(err), err
 	}, func(err error, wait time.Duration) {
 		s.env.Logger.Warn("round failed", "service", s.effect.Name, "run", run, "retry_in", wait, "error", err)
 	})

@@ -107,7 +107,7 @@ func (s *session) follow(ctx context.Context, arrivals <-chan arrival) error {
 // pause is how long to wait for something to happen before looking again.
 func (s *session) pause() time.Duration {
 	most := time.Hour
-	if s.watch.watcher != nil && s.lease.held() {
+	if s.watch.watcher != nil && s.lease.isHeld() {
 		most = watchEvery
 	}
 	switch {
@@ -120,7 +120,7 @@ func (s *session) pause() time.Duration {
 }
 
 // ready: this process holds the lease and has folded all that it knows of.
-func (s *session) ready() bool { return s.caughtUp() && s.lease.held() }
+func (s *session) ready() bool { return s.caughtUp() && s.lease.isHeld() }
 
 // caughtUp: this process has folded all that it knows of. Only then does it stand for the lease: one that cannot read the log keeps nobody from it.
 func (s *session) caughtUp() bool { return s.db.Seq() > 0 && s.db.Seq() >= s.target }

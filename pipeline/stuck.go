@@ -26,7 +26,7 @@ func (f runFault) Unwrap() error { return f.error }
 // ofRun marks a failure as the run's own, unless an outage, this process's disk or memory of the run is to blame, or its being out of date.
 func ofRun(err error) error {
 	var local syscall.Errno
-	if err == nil || errors.Is(err, context.Canceled) || outage.Of(err) != "" || projection.Corrupt(err) || errors.As(err, &local) || errors.Is(err, events.ErrNewer) {
+	if err == nil || errors.Is(err, context.Canceled) || outage.KindOf(err) != "" || projection.Corrupt(err) || errors.As(err, &local) || errors.Is(err, events.ErrNewer) {
 		return err
 	}
 	return runFault{err}

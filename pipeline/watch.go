@@ -31,7 +31,7 @@ type watching struct {
 
 // event tells of one that was folded.
 func (s *session) watchEvent(e events.Event) {
-	if s.watch.watcher != nil && e.Seq > s.watch.from && s.lease.held() {
+	if s.watch.watcher != nil && e.Seq > s.watch.from && s.lease.isHeld() {
 		s.watch.watcher.Event(s.run, e)
 	}
 }
@@ -41,7 +41,7 @@ func (s *session) watchState(ctx context.Context) {
 	w := &s.watch
 	switch {
 	case w.watcher == nil:
-	case !s.lease.held():
+	case !s.lease.isHeld():
 		s.unwatch()
 	case s.ready() && time.Since(w.last) >= watchEvery:
 		w.last, w.told = time.Now(), true

@@ -38,8 +38,8 @@ func Choose(flag []string) (*Chosen, error) {
 	return &Chosen{left: len(ids), ids: ids}, nil
 }
 
-// of gives the chosen ones, and reads no further than the last.
-func (c *Chosen) of(all iter.Seq2[eventlog.Ended, error]) iter.Seq2[eventlog.Ended, error] {
+// filter gives the chosen ones, and reads no further than the last.
+func (c *Chosen) filter(all iter.Seq2[eventlog.Ended, error]) iter.Seq2[eventlog.Ended, error] {
 	return func(yield func(eventlog.Ended, error) bool) {
 		for r, err := range all {
 			if err == nil && c.ids != nil && !c.ids[r.ID] {

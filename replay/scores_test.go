@@ -120,7 +120,7 @@ func TestChosenRollouts(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		for r, err := range c.of(log.Rollouts(t.Context(), "r")) {
+		for r, err := range c.filter(log.Rollouts(t.Context(), "r")) {
 			if err != nil {
 				t.Fatal(err)
 			}

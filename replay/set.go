@@ -26,12 +26,12 @@ func Changed(cfg runfile.RunConfig, settings []string) (runfile.RunConfig, error
 			return cfg, fmt.Errorf("--set %s: a replay keeps the rollouts as they were recorded; it can change %s", setting, strings.Join(replayable, ", "))
 		}
 	}
-	return With(cfg, settings)
+	return ChangeSettings(cfg, settings)
 }
 
-// With is a configuration with settings of the form path=value changed, where a path is a run file's, with numbers for the entries of
+// ChangeSettings is a configuration with settings of the form path=value changed, where a path is a run file's, with numbers for the entries of
 // lists: advantage.estimator=rloo, feeds.0.groups_per_batch=4. Values are YAML.
-func With(cfg runfile.RunConfig, settings []string) (runfile.RunConfig, error) {
+func ChangeSettings(cfg runfile.RunConfig, settings []string) (runfile.RunConfig, error) {
 	text, err := yaml.Marshal(cfg)
 	if err != nil {
 		return cfg, err

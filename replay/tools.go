@@ -41,7 +41,7 @@ func Tools(ctx context.Context, log eventlog.Reader, run string, chosen *Chosen,
 	if err != nil {
 		return t, err
 	}
-	for r, err := range inOrder(ctx, chosen.of(log.Rollouts(ctx, run)), o.Slots, o.repeater(log, cfg)) {
+	for r, err := range inOrder(ctx, chosen.filter(log.Rollouts(ctx, run)), o.Slots, o.repeater(log, cfg)) {
 		if err != nil {
 			return t, err
 		}

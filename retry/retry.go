@@ -27,8 +27,8 @@ func (p Policy) Delay(failed int) time.Duration {
 	return wait/2 + rand.N(wait/2+1)
 }
 
-// Spent reports whether a caller gives up after a number of failed tries.
-func (p Policy) Spent(failed int) bool { return p.Tries > 0 && failed >= p.Tries }
+// GivesUp reports whether a caller gives up after a number of failed tries.
+func (p Policy) GivesUp(failed int) bool { return p.Tries > 0 && failed >= p.Tries }
 
 // Wait waits after a number of failed tries, and reports whether it was not interrupted.
 func (p Policy) Wait(ctx context.Context, failed int) bool { return Sleep(ctx, p.Delay(failed)) }

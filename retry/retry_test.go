@@ -40,7 +40,7 @@ func TestDelay(t *testing.T) {
 }
 
 func TestSpent(t *testing.T) {
-	if (retry.Policy{}).Spent(1000) || (retry.Policy{Tries: 3}).Spent(2) || !(retry.Policy{Tries: 3}).Spent(3) {
+	if (retry.Policy{}).GivesUp(1000) || (retry.Policy{Tries: 3}).GivesUp(2) || !(retry.Policy{Tries: 3}).GivesUp(3) {
 		t.Error("a caller gives up after as many tries as the policy has, and never where it has none")
 	}
 }

@@ -305,8 +305,8 @@ func (s *Snapshots) tryLock(digest string) (*os.File, error) {
 	return lock, nil
 }
 
-// kept is a snapshot in the folder.
-type kept struct {
+// keptSnapshot is a snapshot in the folder.
+type keptSnapshot struct {
 	digest string
 	used   time.Time
 	bytes  int64
@@ -317,7 +317,7 @@ type kept struct {
 func (s *Snapshots) evict() {
 	all, total := s.list()
 	defer func() { s.over.Store(total > s.most) }()
-	slices.SortFunc(all, func(a, b kept) int { return a.used.Compare(b.used) })
+	slices.SortFunc(all, func(a, b keptSnapshot) int { return a.used.Compare(b.used) })
 	for _, k := range all {
 		if total <= s.most {
 			return
@@ -333,7 +333,7 @@ func (s *Snapshots) evict() {
 	}
 }
 
-func (s *Snapshots) list() (all []kept, total int64) {
+func (s *Snapshots) list() (all []keptSnapshot, total int64) {
 	locks, _ := filepath.Glob(filepath.Join(s.dir, "*"+lockSuffix))
 	for _, name := range locks {
 		info, err := os.Stat(name)
@@ -341,7 +341,7 @@ func (s *Snapshots) list() (all []kept, total int64) {
 			continue
 		}
 		digest := filepath.Base(name[:len(name)-len(lockSuffix)])
-		k := kept{digest: digest, used: info.ModTime(), bytes: bytesOf(s.path(digest, ""))}
+		k := keptSnapshot{digest: digest, used: info.ModTime(), bytes: bytesOf(s.path(digest, ""))}
 		all, total = append(all, k), total+k.bytes
 	}
 	return all, total

@@ -100,7 +100,7 @@ func (r *Request) Lease() <-chan *Lease { return r.granted }
 func (s *Slots) Forget(r *Request) {
 	s.mu.Lock()
 	if slices.Contains(s.waiting, r) {
-		s.waiting = without(s.waiting, r)
+		s.waiting = removeRequest(s.waiting, r)
 		r.tenant.requests--
 	}
 	s.mu.Unlock()
@@ -115,7 +115,7 @@ func (s *Slots) Forget(r *Request) {
 func (s *Slots) End(l *Lease, unused int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pulling = without(s.pulling, l.request)
+	s.pulling = removeRequest(s.pulling, l.request)
 	l.request.tenant.requests--
 	s.giveBack(l.request.tenant, unused)
 }
@@ -205,12 +205,12 @@ func (s *Slots) grant() {
 func (s *Slots) next() (best *Request) {
 	pulling, tries := false, s.failing()
 	for _, r := range s.waiting {
-		if s.may(r, tries) && (best == nil || s.before(r, best)) {
+		if s.may(r, tries) && (best == nil || s.precedes(r, best)) {
 			best = r
 		}
 	}
 	for _, r := range s.pulling {
-		if s.may(r, tries) && best != nil && r.tenant != best.tenant && s.before(r, best) {
+		if s.may(r, tries) && best != nil && r.tenant != best.tenant && s.precedes(r, best) {
 			best, pulling = r, true
 		}
 	}
@@ -220,8 +220,8 @@ func (s *Slots) next() (best *Request) {
 	return best
 }
 
-// before says which of two requests comes first. Of the requests of one tenant it is the one that has been given least.
-func (s *Slots) before(a, b *Request) bool {
+// precedes says which of two requests comes first. Of the requests of one tenant it is the one that has been given least.
+func (s *Slots) precedes(a, b *Request) bool {
 	x, y := a.tenant, b.tenant
 	switch {
 	case x.inWork != y.inWork:
@@ -279,6 +279,6 @@ func (s *Slots) tenant(name string) *tenant {
 	return t
 }
 
-func without(list []*Request, r *Request) []*Request {
+func removeRequest(list []*Request, r *Request) []*Request {
 	return slices.DeleteFunc(list, func(other *Request) bool { return other == r })
 }

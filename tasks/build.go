@@ -181,7 +181,7 @@ func ownImage(tests *node, separate bool) error {
 		return fmt.Errorf("builds on %.100q, whose programs this machine need not have", img.base)
 	}
 	for _, c := range img.copies {
-		if _, inside := below("/tests", c.destination); !inside {
+		if _, inside := relativeTo("/tests", c.destination); !inside {
 			return fmt.Errorf("line %d: copies to %s, outside of /tests", c.line, c.destination)
 		}
 	}

@@ -315,7 +315,7 @@ func checkArtifacts(key string, artifacts []any, workdir string, warn func(strin
 		if !path.IsAbs(source) {
 			source = path.Join(workdir, source)
 		}
-		if _, inside := below(workdir, path.Clean(source)); !inside {
+		if _, inside := relativeTo(workdir, path.Clean(source)); !inside {
 			return unsupported(key, "%.100q lies outside of the workspace %s, which is all that is kept of the agent's sandbox", source, workdir)
 		}
 		if destination != "" && path.Clean(destination) != path.Clean(source) {

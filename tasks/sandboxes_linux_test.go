@@ -109,7 +109,7 @@ func TestModulesOfATask(t *testing.T) {
 	if spec.Modules.Key = "blobs/gone"; os.RemoveAll(cache) != nil {
 		t.Fatal("the cache stays")
 	}
-	if _, err := tasks.SandboxesOf(t.Context(), spec, machine, store); !errors.Is(err, tasks.ErrModules) || fault.Of(err) != "" {
+	if _, err := tasks.SandboxesOf(t.Context(), spec, machine, store); !errors.Is(err, tasks.ErrModules) || fault.ClassOf(err) != "" {
 		t.Errorf("modules that are gone: %v", err)
 	}
 }

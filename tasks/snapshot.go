@@ -151,7 +151,7 @@ func namedFolder(folder *node, key, name string) (fs.FS, error) {
 	if top, _, _ := strings.Cut(name, "/"); top == "tests" || top == "solution" || top == "steps" {
 		return fail("would show the verifier or the solution to the agent")
 	}
-	found := folder.at(name)
+	found := folder.find(name)
 	if found == nil || !found.isDir() {
 		return fail("is no folder of the task")
 	}
@@ -179,7 +179,7 @@ func copiedSnapshot(environment *node, img *image, workdir string) (fs.FS, error
 	}
 	l := &layout{root: newDir(path.Base(workdir))}
 	for _, name := range img.folders {
-		if inside, found := below(workdir, name); found {
+		if inside, found := relativeTo(workdir, name); found {
 			if _, err := l.folder(inside); err != nil {
 				return nil, fmt.Errorf("RUN mkdir: %w", err)
 			}
@@ -196,8 +196,8 @@ func copiedSnapshot(environment *node, img *image, workdir string) (fs.FS, error
 	return l.root.tree("environment")
 }
 
-// below gives a path of the image relative to the workspace.
-func below(workdir, name string) (string, bool) {
+// relativeTo gives a path of the image relative to the workspace.
+func relativeTo(workdir, name string) (string, bool) {
 	relative, found := strings.CutPrefix(name+"/", workdir+"/")
 	return path.Clean("./" + relative), found
 }
@@ -211,21 +211,21 @@ type layout struct {
 }
 
 func (l *layout) copy(environment *node, c copying, workdir string) error {
-	source := environment.at(c.source)
+	source := environment.find(c.source)
 	if source == nil {
 		return fmt.Errorf("source %q is not in environment/", c.source)
 	}
 	if source.isLink() {
 		return fmt.Errorf("source %q is a symbolic link", c.source)
 	}
-	target, inside := below(workdir, c.destination)
+	target, inside := relativeTo(workdir, c.destination)
 	if !inside {
 		return fmt.Errorf("copies to %s, outside of the workspace %s: %s", c.destination, workdir, prepare)
 	}
 	if source.isDir() {
 		return l.merge(target, source)
 	}
-	if existing := l.root.at(target); c.into || existing != nil && existing.isDir() {
+	if existing := l.root.find(target); c.into || existing != nil && existing.isDir() {
 		target = path.Join(target, source.name)
 	}
 	parent, err := l.folder(path.Dir(target))

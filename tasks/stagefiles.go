@@ -54,7 +54,7 @@ func (t *Task) layFiles() error {
 			if err != nil || name == "." {
 				return err
 			}
-			if there := snapshot.root.at(name); there != nil && there.isDir() && !entry.IsDir() {
+			if there := snapshot.root.find(name); there != nil && there.isDir() && !entry.IsDir() {
 				return fmt.Errorf("%s: is a folder in the workspace: bring a folder, or another name", at)
 			}
 			if i > 0 && protected(name) {
@@ -66,7 +66,7 @@ func (t *Task) layFiles() error {
 			return err
 		}
 		if files, ok := s.Files.(*tree); ok && i == 0 {
-			t.Snapshot, s.Files = &tree{snapshot.root.under(files.root)}, nil
+			t.Snapshot, s.Files = &tree{snapshot.root.overlay(files.root)}, nil
 		}
 	}
 	return nil

@@ -166,7 +166,7 @@ func minReward(value any) (map[string]float64, error) {
 // read takes over the files of a stage.
 func (s *Stage) read(folder *node, table *stageTable, cfg *config, first bool) error {
 	at := "steps/" + s.Name
-	dir := folder.at(at)
+	dir := folder.find(at)
 	if dir == nil || !dir.isDir() {
 		return fmt.Errorf("%s: missing: each stage of task.toml has a folder of its name", at)
 	}
@@ -182,7 +182,7 @@ func (s *Stage) read(folder *node, table *stageTable, cfg *config, first bool) e
 	case tests == nil || !tests.isDir():
 		tests = own
 	case own != nil && own.isDir():
-		tests = tests.under(own)
+		tests = tests.overlay(own)
 	}
 	separate := cfg.Verifier.separate() || table.Verifier.separate()
 	if s.Tests, err = testsIn(tests); err != nil {
@@ -197,8 +197,8 @@ func (s *Stage) read(folder *node, table *stageTable, cfg *config, first bool) e
 	return nil
 }
 
-// under is a folder with another one laid over it.
-func (n *node) under(over *node) *node {
+// overlay is a folder with another one laid over it.
+func (n *node) overlay(over *node) *node {
 	if !n.isDir() || !over.isDir() {
 		return over
 	}
@@ -206,7 +206,7 @@ func (n *node) under(over *node) *node {
 	maps.Copy(both.children, n.children)
 	for name, child := range over.children {
 		if below := both.children[name]; below != nil {
-			child = below.under(child)
+			child = below.overlay(child)
 		}
 		both.children[name] = child
 	}

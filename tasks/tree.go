@@ -42,8 +42,8 @@ func (n *node) sorted() []*node {
 	return list
 }
 
-// at follows a slash-separated path below n without following links.
-func (n *node) at(name string) *node {
+// find follows a slash-separated path below n without following links.
+func (n *node) find(name string) *node {
 	if name == "." {
 		return n
 	}
@@ -153,7 +153,7 @@ func (t *tree) resolve(op, name string, follow bool) (*node, error) {
 		if !fs.ValidPath(next) { // ".." above the root
 			return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
 		}
-		found := t.root.at(next)
+		found := t.root.find(next)
 		if found == nil {
 			return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
 		}
@@ -166,7 +166,7 @@ func (t *tree) resolve(op, name string, follow bool) (*node, error) {
 		}
 		at, rest = next, tail
 	}
-	return t.root.at(at), nil
+	return t.root.find(at), nil
 }
 
 // Open opens a file or a directory, following links.

@@ -14,8 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
-// Held is a version that somebody has in memory, as Fetch gave it.
-type Held struct {
+// HeldVersion is a version that somebody has in memory, as Fetch gave it.
+type HeldVersion struct {
 	Manifest *Manifest
 	Files    []Content
 	// ByDelta: files of tensors came of the version's delta, and were not read.
@@ -25,7 +25,7 @@ type Held struct {
 // FetchAfter is Fetch for somebody who holds an older version, which may be nil: where the version's delta leads from that one, it is read in place of the files of
 // tensors. What comes of it counts when it has the manifest's digests. Whatever is wrong with a delta, the files are read whole: S3 also refuses who may not list a
 // bucket what is not there.
-func FetchAfter(ctx context.Context, s storage.Store, policy string, version int64, before *Held) (*Held, error) {
+func FetchAfter(ctx context.Context, s storage.Store, policy string, version int64, before *HeldVersion) (*HeldVersion, error) {
 	if before != nil {
 		held, err := fetchByDelta(ctx, s, policy, version, before)
 		if err == nil {
@@ -36,10 +36,10 @@ func FetchAfter(ctx context.Context, s storage.Store, policy string, version int
 		}
 	}
 	m, files, err := Fetch(ctx, s, policy, version)
-	return &Held{Manifest: m, Files: files}, err
+	return &HeldVersion{Manifest: m, Files: files}, err
 }
 
-func fetchByDelta(ctx context.Context, s storage.Store, policy string, version int64, before *Held) (*Held, error) {
+func fetchByDelta(ctx context.Context, s storage.Store, policy string, version int64, before *HeldVersion) (*HeldVersion, error) {
 	d, err := fetchDelta(ctx, s, policy, version)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func fetchByDelta(ctx context.Context, s storage.Store, policy string, version i
 	if err != nil {
 		return nil, err
 	}
-	held, total := &Held{Manifest: m, ByDelta: true}, int64(0)
+	held, total := &HeldVersion{Manifest: m, ByDelta: true}, int64(0)
 	for _, file := range m.Files {
 		if total += file.Size; total > storage.MaxObject {
 			return nil, fmt.Errorf("%w: more than %d bytes", storage.ErrTooLarge, storage.MaxObject)

@@ -25,7 +25,7 @@ func (c closed) Load(ctx context.Context, key string) ([]byte, string, error) {
 // TestFetchAfter: who holds the version before reads a version's delta and no file of tensors; who holds another one, or finds a delta that is wrong, reads the files.
 func TestFetchAfter(t *testing.T) {
 	s := store(t)
-	fetch := func(version int64, before *weights.Held) *weights.Held {
+	fetch := func(version int64, before *weights.HeldVersion) *weights.HeldVersion {
 		t.Helper()
 		held, err := weights.FetchAfter(t.Context(), s, "repair", version, before)
 		if err != nil {
@@ -80,8 +80,8 @@ func TestFetchAfter(t *testing.T) {
 	if held, err := weights.FetchAfter(t.Context(), shut, "repair", 2, first); err != nil || held.ByDelta {
 		t.Errorf("a store that refuses to say whether there is a delta: %v", err)
 	}
-	wrong := &weights.Held{Manifest: first.Manifest, Files: trained(t, 5)}
-	if fetch(2, wrong).ByDelta || fetch(3, &weights.Held{Manifest: second.Manifest, Files: trained(t, 5)}).ByDelta {
+	wrong := &weights.HeldVersion{Manifest: first.Manifest, Files: trained(t, 5)}
+	if fetch(2, wrong).ByDelta || fetch(3, &weights.HeldVersion{Manifest: second.Manifest, Files: trained(t, 5)}).ByDelta {
 		t.Error("a version came by a delta from other files")
 	}
 }

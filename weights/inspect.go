@@ -84,7 +84,7 @@ func (i *inspection) begin(name string, r io.ReaderAt, size int64) (sink io.Writ
 			return nil, nil, nil
 		}
 		numbers := safetensors.NewNumbers(header)
-		return numbers, func() { i.note(name, numbers.Found()) }, nil
+		return numbers, func() { i.note(name, numbers.List()) }, nil
 	case oddNames.MatchString(name):
 		return nil, nil, unfitWeights("file %.140s: a file of tensors is called …%s", name, tensorsExtension)
 	case indexNames.MatchString(name):

@@ -91,7 +91,7 @@ func inspect(contents []Content) error {
 // is ErrUnfit.
 //
 // made, which may be nil, becomes the version's delta if its base is the version that is current. allow has AllowNotFinite and its like.
-func PublishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *Made, allow ...string) (*Published, error) {
+func PublishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *MadeDelta, allow ...string) (*Published, error) {
 	published, err := publishFrom(ctx, s, policy, version, files, made, allow)
 	if err != nil {
 		return nil, fmt.Errorf("publish policy %s, version %d: %w", policy, version, err)
@@ -99,7 +99,7 @@ func PublishFrom(ctx context.Context, s storage.Store, policy string, version in
 	return published, nil
 }
 
-func publishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *Made, allow []string) (*Published, error) {
+func publishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *MadeDelta, allow []string) (*Published, error) {
 	if err := checkFileNames(policy, version, files); err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func publishFrom(ctx context.Context, s storage.Store, policy string, version in
 }
 
 // publish makes a version of verified files visible.
-func publish(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *Made) (*Published, error) {
+func publish(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *MadeDelta) (*Published, error) {
 	m := &Manifest{Policy: policy, Version: version, Format: FormatFull, Base: -1, Files: files}
 	data, err := m.encode()
 	if err != nil {

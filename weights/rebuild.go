@@ -14,8 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/weights/delta"
 )
 
-// Made is a delta that a trainer made: from the files of version Base to its new ones.
-type Made struct {
+// MadeDelta is a delta that a trainer made: from the files of version Base to its new ones.
+type MadeDelta struct {
 	Base int64
 	storage.Ref
 }
@@ -26,14 +26,14 @@ var ErrDelta = errors.New("the delta does not lead from that version to these fi
 // Rebuild writes those files of tensors that the store lacks at their FileKey, as a trainer's delta makes them of an older version. It takes no disk, and of
 // memory what a chunk and the delta's index take. A file appears when it has its SHA-256; what the delta says of itself is not trusted. Errors that lie
 // in the delta or its base are ErrDelta.
-func Rebuild(ctx context.Context, s storage.Store, policy string, files []File, made Made) error {
+func Rebuild(ctx context.Context, s storage.Store, policy string, files []File, made MadeDelta) error {
 	if err := rebuild(ctx, s, policy, files, made); err != nil {
 		return fmt.Errorf("policy %s: rebuild files from version %d: %w", policy, made.Base, err)
 	}
 	return nil
 }
 
-func rebuild(ctx context.Context, s storage.Store, policy string, files []File, made Made) (err error) {
+func rebuild(ctx context.Context, s storage.Store, policy string, files []File, made MadeDelta) (err error) {
 	var missing []File
 	for _, file := range files {
 		if path.Ext(file.Name) != tensorsExtension || file.Key != FileKey(policy, file.SHA256) {

@@ -80,7 +80,7 @@ func decodeDelta(data []byte, policy string, version int64) (*Delta, error) {
 
 // addDelta gives a version whose manifest is written the delta from the version that is current; nil where none is worth it. One that the trainer made stays where
 // it is, and costs nothing: so it may be of small files.
-func addDelta(ctx context.Context, s storage.Store, next *Manifest, made *Made) (*Delta, error) {
+func addDelta(ctx context.Context, s storage.Store, next *Manifest, made *MadeDelta) (*Delta, error) {
 	if made == nil && changedBytes(next, nil) < minDelta {
 		return nil, nil
 	}

@@ -137,7 +137,7 @@ func TestMadeDeltaIsVerified(t *testing.T) {
 		files = append(files, weights.File{Name: content.Name, Ref: ref})
 	}
 	digest := storage.Digest([]byte("a delta"))
-	made := &weights.Made{Base: 1, Ref: storage.Ref{Key: weights.FileKey("repair", digest), SHA256: digest, Size: 7}}
+	made := &weights.MadeDelta{Base: 1, Ref: storage.Ref{Key: weights.FileKey("repair", digest), SHA256: digest, Size: 7}}
 	if err := s.Put(t.Context(), made.Key, []byte("another")); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestMadeDeltaCrashAtEveryWrite(t *testing.T) {
 	for ; ; writes++ {
 		s := store(t)
 		publishTrained(t, s, 1, trained(t, 0))
-		made := weights.Made{Base: 1, Ref: upload(s, d)}
+		made := weights.MadeDelta{Base: 1, Ref: upload(s, d)}
 		files := []weights.File{model, {Name: next[1].Name, Ref: upload(s, next[1].Data)}}
 		publish := func(s storage.Store) (*weights.Published, error) {
 			if err := weights.Rebuild(t.Context(), s, "repair", files, made); err != nil {

@@ -42,7 +42,7 @@ func layer(t *testing.T, store storage.Store, name, version string) (digest stri
 
 func TestLayersAreShown(t *testing.T) {
 	var digest string
-	dir := clitest.Held(t, func(log *eventlog.Log) { digest = layer(t, log.Store(), "mine", "1.2.3") })
+	dir := clitest.FilledPlane(t, func(log *eventlog.Log) { digest = layer(t, log.Store(), "mine", "1.2.3") })
 	for _, c := range []struct {
 		args  string
 		parts []string
@@ -118,7 +118,7 @@ func TestALayerThatARunNamesStays(t *testing.T) {
 // TestADamagedLayerIsShownAndRemoved: others are still found.
 func TestADamagedLayerIsShownAndRemoved(t *testing.T) {
 	var good, bad string
-	dir := clitest.Held(t, func(log *eventlog.Log) {
+	dir := clitest.FilledPlane(t, func(log *eventlog.Log) {
 		good, bad = layer(t, log.Store(), "good", "1.0"), layer(t, log.Store(), "bad", "1.0")
 		if err := log.Store().Put(t.Context(), agents.Prefix+bad+".json", []byte(`{"version":1`)); err != nil {
 			t.Fatal(err)
@@ -150,7 +150,7 @@ func TestADamagedLayerIsShownAndRemoved(t *testing.T) {
 
 func TestBuildOfOnesOwn(t *testing.T) {
 	sandboxtest.Require(t)
-	dir, folder := clitest.Held(t, nil), t.TempDir()
+	dir, folder := clitest.FilledPlane(t, nil), t.TempDir()
 	clitest.Write(t, filepath.Join(folder, "files", "bin", "agent"), "#!/bin/sh\necho \"agent 1.2 $*\"\n")
 	profile := clitest.Write(t, filepath.Join(folder, "mine.yaml"), `name: mine
 install: {files: files, version: "1.2"}

@@ -83,9 +83,9 @@ func source(in agents.Install) string {
 	return "files " + in.Files
 }
 
-// shown is what `rondo agents show --json` answers: a layer, or a profile of which the store has
+// shownLayer is what `rondo agents show --json` answers: a layer, or a profile of which the store has
 // none.
-type shown struct {
+type shownLayer struct {
 	Layer   *agents.Stored  `json:"layer,omitempty"`
 	Profile *agents.Profile `json:"profile,omitempty"`
 }
@@ -99,7 +99,7 @@ agent; where there is none, the shipped profile is shown. The first six digits o
 other one has them.`,
 		Example: "  rondo agents show codex\n  rondo agents show codex@0.171.0 --json\n  rondo agents show 4c1d9e",
 		RunE: plane.Command(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {
-			var found shown
+			var found shownLayer
 			stored, err := agents.Find(cmd.Context(), p.Store, args[0])
 			profile, shipped := agents.Shipped()[args[0]]
 			switch {
@@ -117,7 +117,7 @@ other one has them.`,
 	return cmd
 }
 
-func (s shown) print(w io.Writer) error {
+func (s shownLayer) print(w io.Writer) error {
 	profile := s.Profile
 	if l := s.Layer; l != nil {
 		profile = &l.Profile

@@ -24,8 +24,8 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Found is the exit code of commands that looked for faults and found some.
-const Found = 2
+// ExitFindings is the exit code of commands that looked for faults and found some.
+const ExitFindings = 2
 
 // ExitCode says how the command ended: 0 well, 1 failed, 2 found faults, 130 interrupted.
 func ExitCode(err error) int {

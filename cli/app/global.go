@@ -84,7 +84,7 @@ func fillFlags(cmd *cobra.Command, g *Global) error {
 	if known := flagNames(cmd.Root()); err == nil { // one file may serve several commands
 		for _, name := range SortedKeys(file) {
 			if !slices.Contains(known, name) {
-				err = fmt.Errorf("--config %s: no command has a flag %q%s", g.config, name, wording.Meant(name, known))
+				err = fmt.Errorf("--config %s: no command has a flag %q%s", g.config, name, wording.Suggestion(name, known))
 				break
 			}
 		}
@@ -133,7 +133,7 @@ func listed(f *pflag.Flag, v any) ([]any, error) {
 // flagNames are the names of all flags of all commands.
 func flagNames(root *cobra.Command) (names []string) {
 	add := func(f *pflag.Flag) { names = append(names, f.Name) }
-	for _, cmd := range append(below(root), root) {
+	for _, cmd := range append(commands(root), root) {
 		cmd.Flags().VisitAll(add)
 		cmd.PersistentFlags().VisitAll(add)
 	}
@@ -266,7 +266,7 @@ func refuseUnknown(cmd *cobra.Command) {
 			for _, sub := range cmd.Commands() {
 				known = append(known, sub.Name())
 			}
-			return misused(cmd, fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), wording.Meant(args[0], known)))
+			return misused(cmd, fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), wording.Suggestion(args[0], known)))
 		}
 		return cmd.Help()
 	}

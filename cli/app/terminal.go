@@ -223,8 +223,8 @@ func Shorten(rows []Row, head, tail int, full bool) []Row {
 	return append(out, rows[len(rows)-tail:]...)
 }
 
-// Beside lays blocks out in columns of one width, with a gap between them.
-func Beside(blocks [][]Row, columnWidth int, gap string) (out []Row) {
+// SideBySide lays blocks out in columns of one width, with a gap between them.
+func SideBySide(blocks [][]Row, columnWidth int, gap string) (out []Row) {
 	height := 0
 	for _, b := range blocks {
 		height = max(height, len(b))

@@ -92,7 +92,7 @@ func TestWrapping(t *testing.T) {
 func TestBeside(t *testing.T) {
 	var out bytes.Buffer
 	s := &Screen{W: &out}
-	s.Print(Beside([][]Row{{{{"one", Bold}}, {{"日本", Plain}}}, {{{"two", Plain}}, {{"x", Plain}}, {{"three", Plain}}}}, 5, "|")...)
+	s.Print(SideBySide([][]Row{{{{"one", Bold}}, {{"日本", Plain}}}, {{{"two", Plain}}, {{"x", Plain}}, {{"three", Plain}}}}, 5, "|")...)
 	if want := "one  |two\n日本 |x\n     |three\n"; out.String() != want {
 		t.Errorf("%q", out.String())
 	}

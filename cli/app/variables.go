@@ -44,7 +44,7 @@ func CheckVariables(root *cobra.Command, environment []string) error {
 			continue
 		}
 		meant := ""
-		if near := wording.Near(strings.TrimPrefix(name, prefix), endings); near != "" {
+		if near := wording.Nearest(strings.TrimPrefix(name, prefix), endings); near != "" {
 			meant = fmt.Sprintf(", did you mean %s?", prefix+near)
 		}
 		return fmt.Errorf("environment variable %.100s: nothing of Rondo reads it%s; unset it, or see the flags in `%s --help`", name, meant, root.Name())
@@ -57,10 +57,10 @@ func variableOf(flag string) string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// below are all commands below one.
-func below(cmd *cobra.Command) (all []*cobra.Command) {
+// commands are all commands below one.
+func commands(cmd *cobra.Command) (all []*cobra.Command) {
 	for _, sub := range cmd.Commands() {
-		all = append(append(all, sub), below(sub)...)
+		all = append(append(all, sub), commands(sub)...)
 	}
 	return all
 }

@@ -95,7 +95,7 @@ event that refers to it, and exits with 2.`,
 			if err := printArchive(cmd.OutOrStdout(), g, r, done); err != nil || len(r.Findings) == 0 {
 				return err
 			}
-			return &app.ExitError{Code: app.Found, Err: fmt.Errorf("archive of %s: %d findings", args[0], len(r.Findings))}
+			return &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("archive of %s: %d findings", args[0], len(r.Findings))}
 		}),
 	}
 }

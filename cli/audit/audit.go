@@ -119,7 +119,7 @@ func auditRun(cmd *cobra.Command, g *app.Global, p *plane.Plane, run string, o a
 		printAudit(cmd.OutOrStdout(), a, o.quick)
 	}
 	if err == nil && len(report.Findings) > 0 {
-		err = &app.ExitError{Code: app.Found, Err: fmt.Errorf("audit of %s: %d findings", run, len(report.Findings))}
+		err = &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("audit of %s: %d findings", run, len(report.Findings))}
 	}
 	return err
 }

@@ -57,7 +57,7 @@ func auditAll(cmd *cobra.Command, g *app.Global, p *plane.Plane, o auditOptions)
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d runs\n", len(list))
 	}
 	if err == nil && wrong > 0 {
-		err = &app.ExitError{Code: app.Found, Err: fmt.Errorf("audit of %d runs: %d findings", len(list), wrong)}
+		err = &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("audit of %d runs: %d findings", len(list), wrong)}
 	}
 	return err
 }

@@ -36,8 +36,8 @@ to the server, keys/ to nobody.`,
 	return cmd
 }
 
-// made is what `rondo auth init` tells of a user.
-type made struct {
+// madeUser is what `rondo auth init` tells of a user.
+type madeUser struct {
 	Name    string       `json:"name"`
 	Outcome auth.Outcome `json:"outcome"`
 	Creds   string       `json:"creds"`
@@ -71,13 +71,13 @@ nats/routes.conf in its block, too: they know each other by the certificate, whi
 					return fmt.Errorf("make root keys: %w", err)
 				}
 			}
-			results := []made{}
+			results := []madeUser{}
 			for _, name := range auth.Everybody() {
 				outcome, err := a.Ensure(auth.User{Name: name, Services: []string{name}})
 				if err != nil {
 					return fmt.Errorf("make user %s: %w", name, err)
 				}
-				results = append(results, made{name, outcome, a.Creds(name)})
+				results = append(results, madeUser{name, outcome, a.Creds(name)})
 			}
 			return app.Show(cmd, g, results, func(w io.Writer) error { return tellMade(w, f.out, results, len(hosts) > 0) })
 		},
@@ -87,12 +87,12 @@ nats/routes.conf in its block, too: they know each other by the certificate, whi
 	return cmd
 }
 
-func tellMade(w io.Writer, out string, results []made, tls bool) error {
+func tellMade(w io.Writer, out string, results []madeUser, tls bool) error {
 	counts := map[auth.Outcome]int{}
 	for _, r := range results {
 		counts[r.Outcome]++
 	}
-	fmt.Fprintf(w, "%d users in %s: %d made, %d updated, %d kept\n", len(results), out, counts[auth.Made], counts[auth.Updated], counts[auth.Kept])
+	fmt.Fprintf(w, "%d users in %s: %d made, %d updated, %d kept\n", len(results), out, counts[auth.OutcomeMade], counts[auth.OutcomeUpdated], counts[auth.OutcomeKept])
 	fmt.Fprintf(w, "for the server:    include %q in its configuration\n", filepath.Join(out, auth.ConfigFile))
 	if tls {
 		fmt.Fprintf(w, "                   include %q\n", filepath.Join(out, auth.TLSConfigFile))
@@ -136,7 +136,7 @@ The server knows a new user with a role at once. After a new user with services 
 			if err != nil {
 				return fmt.Errorf("make user %s: %w", u.Name, err)
 			}
-			result := made{u.Name, outcome, a.Creds(u.Name)}
+			result := madeUser{u.Name, outcome, a.Creds(u.Name)}
 			return app.Tell(cmd, g, result, "%s: %s\n", result.Outcome, result.Creds)
 		},
 	}

@@ -128,9 +128,9 @@ func applyStore(ctx context.Context, a *auth.Authority, c s3.Config, here, gone 
 			return nil, nil, fmt.Errorf("keys of %s: %w", u.Name, err)
 		}
 		users = append(users, s3.User{Secret: keys.Secret, Grant: g})
-		result := storeUser{Name: u.Name, Access: keys.Access, Outcome: auth.Kept, Env: a.StoreEnv(u.Name)}
+		result := storeUser{Name: u.Name, Access: keys.Access, Outcome: auth.OutcomeKept, Env: a.StoreEnv(u.Name)}
 		if made {
-			result.Outcome = auth.Made
+			result.Outcome = auth.OutcomeMade
 		}
 		if result.Rights, err = u.Objects(); err != nil {
 			return nil, nil, err
@@ -160,7 +160,7 @@ func notEnforced(err error) error {
 func tellStore(w io.Writer, out, bucket string, results []storeUser, removed []string) error {
 	fresh := 0
 	for _, r := range results {
-		if r.Outcome == auth.Made {
+		if r.Outcome == auth.OutcomeMade {
 			fresh++
 		}
 	}

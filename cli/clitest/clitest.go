@@ -58,8 +58,8 @@ func Write(t *testing.T, path, text string) string {
 	return path
 }
 
-// Held makes a plane's directory and fills its log.
-func Held(t *testing.T, fill func(log *eventlog.Log)) (dir string) {
+// FilledPlane makes a plane's directory and fills its log.
+func FilledPlane(t *testing.T, fill func(log *eventlog.Log)) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	p, err := plane.Hold(t.Context(), dir, plane.HoldOptions{})

@@ -80,7 +80,7 @@ func TestNamesOfAPlaneAreOffered(t *testing.T) {
 
 // Without a plane nothing is offered, nothing is said, and the folder is not held.
 func TestWithoutAPlane(t *testing.T) {
-	dir := clitest.Held(t, func(log *eventlog.Log) { servicetest.OpenRun(t, log, "first", servicetest.Config("a")) })
+	dir := clitest.FilledPlane(t, func(log *eventlog.Log) { servicetest.OpenRun(t, log, "first", servicetest.Config("a")) })
 	for _, args := range [][]string{{"--dir", dir}, {"--dir", t.TempDir()}, {"--nats", "nats://127.0.0.1:1", "--store", dir}} {
 		if got := complete(t, append(args, "run", "show", "")...); len(got) > 0 {
 			t.Errorf("%v offers %q", args, got)

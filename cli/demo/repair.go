@@ -43,7 +43,7 @@ func (r *repairs) take(e events.Event) []app.Row {
 func repairRows(r *events.Rollout) []app.Row {
 	rows := []app.Row{{{Text: "a repair: ", Style: app.Bold}, {Text: fmt.Sprintf("%s of task %s, by policy version %d", r.ID, app.Line(r.Started.Task, 60), r.Started.PolicyVersion), Style: app.Plain}}}
 	for i := range r.Turns {
-		told := toldCalls(r.Turns[i].ToolCalls, r.Tools.Of(r.Turns[i].Turn).Results)
+		told := toldCalls(r.Turns[i].ToolCalls, r.Tools.Answer(r.Turns[i].Turn).Results)
 		if len(told) == 0 {
 			told = []app.Row{{{Text: app.Line(r.Turns[i].Content, 60), Style: app.Plain}}}
 		}

@@ -66,7 +66,7 @@ weights. This takes about six short requests. For a run file with endpoint_api: 
 			var findings []finding
 			var checks []func(context.Context) []finding
 			timeout := checkTimeout
-			if servers.wanted() {
+			if servers.requested() {
 				var err error
 				if checks, err = servers.checks(cmd.Flags().Changed); err != nil {
 					return err
@@ -93,7 +93,7 @@ weights. This takes about six short requests. For a run file with endpoint_api: 
 				}
 			}
 			if troubles > 0 {
-				return &app.ExitError{Code: app.Found, Err: fmt.Errorf("%d of %d checks found trouble", troubles, len(findings))}
+				return &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("%d of %d checks found trouble", troubles, len(findings))}
 			}
 			return nil
 		},

@@ -33,8 +33,8 @@ func (o *doctorEndpoint) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.keys, "endpoint-keys", "", "YAML file of which inference server is shown which key (or one key in "+service.EndpointKey+")")
 }
 
-// wanted reports whether inference servers are to be looked at.
-func (o *doctorEndpoint) wanted() bool { return o.url != "" || o.model != "" || o.file != "" }
+// requested reports whether inference servers are to be looked at.
+func (o *doctorEndpoint) requested() bool { return o.url != "" || o.model != "" || o.file != "" }
 
 // endpointTimeout bounds what is asked of one server.
 const endpointTimeout = 3 * time.Minute
@@ -85,7 +85,7 @@ func (o *doctorEndpoint) checks(given func(string) bool) ([]func(context.Context
 func tryEndpoint(ctx context.Context, server runfile.Endpoint, cfg runfile.RunConfig, keys fleet.Keys) (findings []finding) {
 	client := &inference.Client{
 		HTTP:   &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		APIKey: keys.For("", server.URL),
+		APIKey: keys.Key("", server.URL),
 	}
 	plain := false
 	ask := func(ctx context.Context, request any) (answer *inference.Response, err error) {

@@ -16,7 +16,7 @@ import (
 )
 
 func TestEvalRefusals(t *testing.T) {
-	dir := clitest.Held(t, nil)
+	dir := clitest.FilledPlane(t, nil)
 	for flags, want := range map[string]string{
 		"":                                          "say what to evaluate",
 		"--policy a --from b":                       "say what to evaluate",
@@ -106,7 +106,7 @@ func TestEvalOfRecordedRollouts(t *testing.T) {
 		t.Errorf("of a component that nobody reported: %v", err)
 	}
 	var e *app.ExitError
-	if _, err = r.eval("--min-pass", "0.34"); !errors.As(err, &e) || e.Code != app.Found {
+	if _, err = r.eval("--min-pass", "0.34"); !errors.As(err, &e) || e.Code != app.ExitFindings {
 		t.Errorf("below the gate: %v", err)
 	}
 	if _, err = r.eval("--min-pass", "0.33"); err != nil {
@@ -150,7 +150,7 @@ of the sampled tokens, those that can be trained on  75%      75%
 
 // An evaluation that was closed early lacks what was cancelled and what was never begun.
 func TestMissingAttempts(t *testing.T) {
-	dir := clitest.Held(t, func(log *eventlog.Log) {
+	dir := clitest.FilledPlane(t, func(log *eventlog.Log) {
 		cfg := servicetest.Config("a", "b")
 		cfg.Feeds, cfg.Epochs, cfg.GroupSize = nil, 1, 2
 		servicetest.OpenRun(t, log, "early", cfg)

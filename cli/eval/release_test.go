@@ -140,7 +140,7 @@ func (c *circle) produce(n int) {
 		task := []string{"fix-a", "fix-b"}[c.groups%2]
 		_, ids := c.Group(c.groups, task, 8, last.Version)
 		for i, id := range ids {
-			version := last.Of(c.Run, id)
+			version := last.VersionFor(c.Run, id)
 			had[version]++
 			c.Score(id, task, version, c.rewards[version]+0.01*float64(i))
 		}
@@ -214,7 +214,7 @@ func TestRelease(t *testing.T) {
 
 	c.publish(4)
 	out, err = c.release("--once", "--json")
-	c.exit(err, app.Found)
+	c.exit(err, app.ExitFindings)
 	c.want("a worse version", 3, 3, events.WeightsPromoted{Version: 3, Before: 2})
 	var note releaseNote
 	if err := json.Unmarshal([]byte(out[:strings.IndexByte(out, '\n')]), &note); err != nil || note.Event != "judged" || note.Judgement.Verdict != events.JudgedFailed || len(note.Judgement.Figures) != 2 {
@@ -231,7 +231,7 @@ func TestRelease(t *testing.T) {
 	c.rewards[5] = 0.2 // in production
 	c.produce(8)
 	out, err = c.release("--once")
-	c.exit(err, app.Found)
+	c.exit(err, app.ExitFindings)
 	c.want("worse in production", 5, 5, events.WeightsPromoted{Version: 3, RolledBack: 5})
 	if !strings.Contains(out, "version 5 is taken back: version 3 gets the rollouts") {
 		t.Error(out)
@@ -268,7 +268,7 @@ func (c *circle) forge() {
 		e := servicetest.Append(c.T, c.Log, servicetest.Event(c.T, events.Catalogue, events.WeightsJudgedType, "small", fmt.Sprintf("forged-%d", i), j))
 		out, err := clitest.Run(c.T, NewRelease, "release", "small", "--dir", c.Dir, "--verify")
 		if i < 3 {
-			c.exit(err, app.Found)
+			c.exit(err, app.ExitFindings)
 			if !strings.Contains(out, fmt.Sprintf("%d come out differently", i+1)) {
 				c.T.Errorf("%s: %s", e.ID, out)
 			}
@@ -365,7 +365,7 @@ func TestReleaseCanaryEnds(t *testing.T) {
 	c.exit(err, 0)
 	c.publish(2)
 	out, err := c.release("--once", "--canary-for", "1ns")
-	c.exit(err, app.Found)
+	c.exit(err, app.ExitFindings)
 	c.want("too few rollouts", 2, 3, events.WeightsPromoted{Version: 1, RolledBack: 2})
 	if !strings.Contains(out, "version 2 has no result of its canary against version 1: no attempt of version 2 was scored") {
 		t.Error(out)

@@ -66,7 +66,7 @@ func (r *releaser) run(ctx context.Context) error {
 		}
 		if r.o.once {
 			if r.failed != "" {
-				return &app.ExitError{Code: app.Found, Err: errors.New(r.failed)}
+				return &app.ExitError{Code: app.ExitFindings, Err: errors.New(r.failed)}
 			}
 			return nil
 		}
@@ -260,7 +260,7 @@ func (r *releaser) verify(ctx context.Context, p *plane.Plane) error {
 		fmt.Fprintf(out, "%d judgements made again, %d come out differently\n", len(all), wrong)
 	}
 	if wrong > 0 {
-		return &app.ExitError{Code: app.Found}
+		return &app.ExitError{Code: app.ExitFindings}
 	}
 	return nil
 }

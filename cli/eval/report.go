@@ -47,7 +47,7 @@ func (e *evaluator) compare(r evaluation.Report, m, other measured) (evaluation.
 		return r, err
 	}
 	theirs := evaluation.ConditionsOf(other.name, other.cfg)
-	c.Under(r.Conditions[0], theirs)
+	c.CompareConditions(r.Conditions[0], theirs)
 	r.Conditions = append(r.Conditions, theirs)
 	if other.missing != "" {
 		c.Notes = append(c.Notes, other.name+": "+other.missing)
@@ -81,11 +81,11 @@ func (e *evaluator) judge(r evaluation.Report, m measured) error {
 	case !scored:
 		return fmt.Errorf("run %s: no attempt was scored", m.run)
 	case e.given("min-pass") && pass.Value < e.o.minPass-1e-9:
-		return &app.ExitError{Code: app.Found, Err: fmt.Errorf("%s: pass@1 is %.3f, below --min-pass %g", m.name, pass.Value, e.o.minPass)}
+		return &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("%s: pass@1 is %.3f, below --min-pass %g", m.name, pass.Value, e.o.minPass)}
 	}
 	for _, c := range r.Comparisons {
 		if d := c.PassAt[0]; d.Verdict == evaluation.Worse {
-			return &app.ExitError{Code: app.Found, Err: fmt.Errorf("%s: pass@1 is significantly worse than that of %s, by %.3f (p = %.3g)", c.A, c.B, -d.Difference.Value, d.P)}
+			return &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("%s: pass@1 is significantly worse than that of %s, by %.3f (p = %.3g)", c.A, c.B, -d.Difference.Value, d.P)}
 		}
 	}
 	return nil

@@ -114,7 +114,7 @@ func (w *evalWatch) take(e events.Event) error {
 	switch {
 	case e.Seq < w.known:
 		return nil
-	case w.fold.Rested():
+	case w.fold.Settled():
 		return plane.ErrAtRest
 	case w.fold.Paused() != "":
 		return errPaused

@@ -75,7 +75,7 @@ func newEventsTail(g *app.Global) *cobra.Command {
   rondo events tail demo-1 --follow --type batch.ready --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if t := events.Type(typ); typ != "" && !t.Known() {
+			if t := events.Type(typ); typ != "" && !t.IsDefined() {
 				return fmt.Errorf("--type %q: unknown event type: `rondo events schema` lists the types", t)
 			}
 			g.Follows = follow
@@ -124,7 +124,7 @@ func newEventsPublish(g *app.Global) *cobra.Command {
   rondo events publish batch.consumed trainer --run demo-1 --data '{"step":3}' --id consumed-3`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if t := events.Type(args[0]); !t.Known() {
+			if t := events.Type(args[0]); !t.IsDefined() {
 				return fmt.Errorf("unknown event type %q: `rondo events schema` lists the types", t)
 			}
 			if data == "-" {

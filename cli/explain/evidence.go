@@ -91,7 +91,7 @@ func (s *source) evidence(ctx context.Context, p *plane.Plane, r *events.Rollout
 
 // compare finds what the rollout has changed. A rollout without a workspace has changed nothing.
 func (e *Evidence) compare(ctx context.Context, p *plane.Plane, r *events.Rollout) error {
-	left := episode.Left(r)
+	left := episode.LastWorkspace(r)
 	if left == nil {
 		return nil
 	}
@@ -127,7 +127,7 @@ func lastCalls(r *events.Rollout) (calls []lastCall) {
 				break
 			}
 			output := ""
-			if results := r.Tools.Of(turn.Turn).Results; i < len(results) {
+			if results := r.Tools.Answer(turn.Turn).Results; i < len(results) {
 				lines := strings.Split(strings.TrimSpace(results[i].Content), "\n")
 				output = strings.Join(lines[max(0, len(lines)-outputOfACall):], "\n")
 			}

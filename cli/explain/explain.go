@@ -133,7 +133,7 @@ func explainBatch(ctx context.Context, p *plane.Plane, run, feed string, step in
 	}
 	x.normalise(cfg)
 	for v := range versions {
-		x.Weights = append(x.Weights, s.of(v))
+		x.Weights = append(x.Weights, s.story(v))
 	}
 	slices.SortFunc(x.Weights, func(a, b weightsStory) int { return int(a.Version - b.Version) })
 	return x, nil

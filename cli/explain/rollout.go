@@ -192,7 +192,7 @@ func tellTurn(r events.Rollout, t events.TurnSampled) turnStory {
 		Sampled: len(t.TokenIDs), FinishReason: t.FinishReason, FinishWord: t.FinishWord, Lacks: t.Lacks, Summary: t.Summary != nil,
 		NewSample: t.NewSegment, SegmentCause: t.SegmentCause,
 	}
-	tools := r.Tools.Of(t.Turn)
+	tools := r.Tools.Answer(t.Turn)
 	story.Runner, story.Isolation = tools.Runner, tools.Isolation
 	for i, call := range t.ToolCalls {
 		c := callStory{Name: call.Name, Arguments: call.Arguments}

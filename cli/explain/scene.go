@@ -95,7 +95,7 @@ func (s *scene) publishedBefore(ctx context.Context, p *plane.Plane, policy stri
 	return nil
 }
 
-func (s *scene) of(version int64) weightsStory {
+func (s *scene) story(version int64) weightsStory {
 	w := weightsStory{Version: version}
 	if manifest, ok := s.weights[version]; ok {
 		w.Manifest = &manifest

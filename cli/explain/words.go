@@ -236,7 +236,7 @@ func detail(text string) string {
 func (s *source) waiting(g books.Group) string {
 	n := 0
 	for _, id := range g.Members {
-		if r, _ := s.books.Find(id); !r.Over() {
+		if r, _ := s.books.Find(id); !r.HasOutcome() {
 			n++
 		}
 	}

@@ -304,7 +304,7 @@ func TestGCWithoutACatalogue(t *testing.T) {
 		t.Fatal(err)
 	}
 	old.age()
-	fresh := clitest.Held(t, nil)
+	fresh := clitest.FilledPlane(t, nil)
 	output, err := clitest.Run(t, New, "gc", "--dir", fresh, "--store", filepath.Join(old.Dir, "objects"), "--json", "--list")
 	var report gc.Report
 	if err == nil {

@@ -131,7 +131,7 @@ func pairsOf(r *events.Rollout, workdir string) (pairs []searchPair) {
 			if call.Name != tools.SearchTool || json.Unmarshal([]byte(call.Arguments), &a) != nil || strings.TrimSpace(a.Query) == "" {
 				continue
 			}
-			results := r.Tools.Of(turn.Turn).Results
+			results := r.Tools.Answer(turn.Turn).Results
 			if i >= len(results) || results[i].Error {
 				continue
 			}
@@ -152,7 +152,7 @@ func pairsOf(r *events.Rollout, workdir string) (pairs []searchPair) {
 // follow finds the files of the calls of later turns that succeeded.
 func (p *searchPair) follow(r *events.Rollout, after int, workdir string) {
 	for _, turn := range r.Turns {
-		results := r.Tools.Of(turn.Turn).Results
+		results := r.Tools.Answer(turn.Turn).Results
 		if turn.Turn <= after {
 			continue
 		}

@@ -60,7 +60,7 @@ func tell(cmd *cobra.Command, g *app.Global, p *plane.Plane, run, about string) 
 	}
 	if g.Follows {
 		if !found {
-			if ok, err := known(cmd.Context(), p, run, about); err != nil || !ok {
+			if ok, err := hasEntity(cmd.Context(), p, run, about); err != nil || !ok {
 				return cmp.Or(err, unknown)
 			}
 		}
@@ -80,8 +80,8 @@ func tell(cmd *cobra.Command, g *app.Global, p *plane.Plane, run, about string) 
 	return nil
 }
 
-// known reports whether the stream of a run has a rollout or a group.
-func known(ctx context.Context, p *plane.Plane, run, about string) (bool, error) {
+// hasEntity reports whether the stream of a run has a rollout or a group.
+func hasEntity(ctx context.Context, p *plane.Plane, run, about string) (bool, error) {
 	for _, kind := range []string{episode.RolloutKind, episode.GroupKind} {
 		if _, err := p.Log.Last(ctx, run, kind, about); !errors.Is(err, eventlog.ErrNotFound) {
 			return err == nil, err
@@ -90,8 +90,8 @@ func known(ctx context.Context, p *plane.Plane, run, about string) (bool, error)
 	return false, nil
 }
 
-// told is an event as `logs --json` prints it.
-type told struct {
+// toldEvent is an event as `logs --json` prints it.
+type toldEvent struct {
 	Seq      uint64      `json:"seq"`
 	Time     time.Time   `json:"time"`
 	Type     events.Type `json:"type"`
@@ -108,7 +108,7 @@ func print(w io.Writer, g *app.Global, e events.Event) error {
 		sentence = fmt.Sprintf("%s cannot be read: %v", e.Type, err)
 	}
 	if g.JSON {
-		return app.PrintJSON(w, told{e.Seq, e.Time, e.Type, e.Entity, sentence})
+		return app.PrintJSON(w, toldEvent{e.Seq, e.Time, e.Type, e.Entity, sentence})
 	}
 	_, err = fmt.Fprintf(w, "%s %-12s %s\n", e.Time.Local().Format("15:04:05.000"), e.Entity, app.Line(sentence, longest))
 	return err

@@ -76,7 +76,7 @@ func TestLogs(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	var last told
+	var last toldEvent
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Type != events.RolloutScoredType || last.Sentence != "reward 0" {
 		t.Errorf("%+v, %v", last, err)
 	}

@@ -22,107 +22,107 @@ func Sentence(e events.Event) (string, error) {
 
 // tellers has one for each type of event.
 var tellers = map[events.Type]func(events.Event) (string, error){
-	events.RunOpenedType: of(func(d events.RunOpened) string {
+	events.RunOpenedType: teller(func(d events.RunOpened) string {
 		return fmt.Sprintf("the run was opened: policy %s at version %d, %s, groups of %d",
 			d.Config.Policy, d.BeginsAt(), app.Plural(len(d.Config.Tasks), "task"), d.Config.GroupSize)
 	}),
-	events.RunPausedType:  of(func(d events.RunPaused) string { return "the run was paused" + because(d.Reason) }),
-	events.RunResumedType: of(func(d events.RunResumed) string { return "the run was resumed" + because(d.Reason) }),
-	events.RunClosedType:  of(func(d events.RunClosed) string { return "the run was closed" + because(d.Reason) }),
+	events.RunPausedType:  teller(func(d events.RunPaused) string { return "the run was paused" + because(d.Reason) }),
+	events.RunResumedType: teller(func(d events.RunResumed) string { return "the run was resumed" + because(d.Reason) }),
+	events.RunClosedType:  teller(func(d events.RunClosed) string { return "the run was closed" + because(d.Reason) }),
 
-	events.GroupOpenedType: of(func(d events.GroupOpened) string {
+	events.GroupOpenedType: teller(func(d events.GroupOpened) string {
 		return fmt.Sprintf("the group was opened: %s of task %s, policy version %d",
 			app.Plural(d.Size, "rollout"), d.Task, d.PolicyVersion)
 	}),
-	events.GroupCompletedType: of(groupCompleted),
-	events.GroupDroppedType: of(func(d events.GroupDropped) string {
+	events.GroupCompletedType: teller(groupCompleted),
+	events.GroupDroppedType: teller(func(d events.GroupDropped) string {
 		if d.Reason == events.DropStale {
 			return fmt.Sprintf("feed %s dropped the group: it is %s old", d.Feed, app.Plural(int(d.Staleness), "version"))
 		}
 		return fmt.Sprintf("feed %s dropped the group by its filter %s%s", d.Feed, d.Filter, because(d.Detail))
 	}),
 
-	events.RolloutStartedType: of(func(d events.RolloutStarted) string {
+	events.RolloutStartedType: teller(func(d events.RolloutStarted) string {
 		return fmt.Sprintf("started on task %s with policy version %d", d.Task, d.PolicyVersion)
 	}),
-	events.PieceSampledType: of(func(d events.PieceSampled) string {
+	events.PieceSampledType: teller(func(d events.PieceSampled) string {
 		return fmt.Sprintf("turn %d is under way: %s behind %d", d.Turn, app.Plural(len(d.TokenIDs), "token"), d.Offset)
 	}),
-	events.TurnSampledType:     of(turnSampled),
-	events.ToolsCompletedType:  of(toolsCompleted),
-	events.RolloutObservedType: of(observed),
-	events.StepFinishedType: of(func(d events.StepFinished) string {
+	events.TurnSampledType:     teller(turnSampled),
+	events.ToolsCompletedType:  teller(toolsCompleted),
+	events.RolloutObservedType: teller(observed),
+	events.StepFinishedType: teller(func(d events.StepFinished) string {
 		return fmt.Sprintf("stage %d ended behind %s: %s", d.Step, app.Plural(d.Turns, "turn"), d.StopReason)
 	}),
-	events.StepScoredType: of(func(d events.StepScored) string {
+	events.StepScoredType: teller(func(d events.StepScored) string {
 		return fmt.Sprintf("stage %d was scored%s%s", d.Step, parts(d.Components), forfeit(d.Forfeit))
 	}),
-	events.RolloutFinishedType: of(func(d events.RolloutFinished) string {
+	events.RolloutFinishedType: teller(func(d events.RolloutFinished) string {
 		sampled := app.Plural(d.AllSampled(), "token") + " sampled"
 		if d.TextOnly {
 			sampled = "text only"
 		}
 		return fmt.Sprintf("the episode ended (%s) behind %s, %s", d.StopReason, app.Plural(d.Turns, "turn"), sampled)
 	}),
-	events.RolloutRatedType: of(func(d events.RolloutRated) string {
+	events.RolloutRatedType: teller(func(d events.RolloutRated) string {
 		if d.Failed != "" {
 			return fmt.Sprintf("%s could not rate it: %s", d.By, d.Failed)
 		}
 		return d.By + " rated it" + parts(d.Components)
 	}),
-	events.RolloutScoredType: of(func(d events.RolloutScored) string {
+	events.RolloutScoredType: teller(func(d events.RolloutScored) string {
 		flags := ""
 		if len(d.Flags) > 0 {
 			flags = "; the scorer remarks: " + strings.Join(d.Flags, "; ")
 		}
 		return fmt.Sprintf("reward %.4g%s%s%s", d.Reward, parts(d.Components), forfeit(d.Forfeit), flags)
 	}),
-	events.RolloutFailedType: of(func(d events.RolloutFailed) string {
+	events.RolloutFailedType: teller(func(d events.RolloutFailed) string {
 		return fmt.Sprintf("failed at stage %s (%s), so it has no reward%s", d.Stage, d.Class, because(d.Message))
 	}),
-	events.RolloutRetriedType: of(func(d events.RolloutRetried) string {
+	events.RolloutRetriedType: teller(func(d events.RolloutRetried) string {
 		if d.Behind > 0 {
 			return fmt.Sprintf("its agent was lost behind %s (%s) and is started anew%s", app.Plural(d.Behind, "turn"), d.Class, because(d.Message))
 		}
 		return fmt.Sprintf("try %d failed at stage %s (%s) and is made again%s", d.Try, d.Stage, d.Class, because(d.Message))
 	}),
-	events.RolloutInvalidatedType: of(func(d events.RolloutInvalidated) string { return "invalidated" + because(d.Reason) }),
-	events.RolloutAnnotatedType:   of(annotated),
-	events.RolloutForkedType: of(func(d events.RolloutForked) string {
+	events.RolloutInvalidatedType: teller(func(d events.RolloutInvalidated) string { return "invalidated" + because(d.Reason) }),
+	events.RolloutAnnotatedType:   teller(annotated),
+	events.RolloutForkedType: teller(func(d events.RolloutForked) string {
 		return fmt.Sprintf("forked %s behind turn %d", app.Plural(d.Count, "time"), d.Turn)
 	}),
-	events.RolloutCopiedType: of(func(d events.RolloutCopied) string {
+	events.RolloutCopiedType: teller(func(d events.RolloutCopied) string {
 		return "took over " + app.Plural(len(d.Turns), "turn") + " of its origin"
 	}),
-	events.RolloutHintedType: of(func(d events.RolloutHinted) string {
+	events.RolloutHintedType: teller(func(d events.RolloutHinted) string {
 		return fmt.Sprintf("%s gave %s", d.By, app.Plural(len(d.Hints), "hint"))
 	}),
-	events.TeacherScoredType: of(func(d events.TeacherScored) string {
+	events.TeacherScoredType: teller(func(d events.TeacherScored) string {
 		if d.Failed != "" {
 			return fmt.Sprintf("teacher %s failed: %s", d.Teacher, d.Failed)
 		}
 		return fmt.Sprintf("teacher %s scored %s", d.Teacher, app.Plural(d.Tokens, "token"))
 	}),
-	events.WorkspaceCalledType:   of(workspaceCalled),
-	events.WorkspaceAnsweredType: of(workspaceAnswered),
+	events.WorkspaceCalledType:   teller(workspaceCalled),
+	events.WorkspaceAnsweredType: teller(workspaceAnswered),
 
-	events.CaptureBegunType: of(func(d events.CaptureBegun) string {
+	events.CaptureBegunType: teller(func(d events.CaptureBegun) string {
 		return fmt.Sprintf("call %s of rollout %s began", d.Call, d.Rollout)
 	}),
-	events.CaptureRecordedType: of(func(d events.CaptureRecorded) string {
+	events.CaptureRecordedType: teller(func(d events.CaptureRecorded) string {
 		return fmt.Sprintf("call %s of rollout %s was recorded", d.Call, d.Rollout)
 	}),
-	events.CaptureIncompleteType: of(func(d events.CaptureIncomplete) string {
+	events.CaptureIncompleteType: teller(func(d events.CaptureIncomplete) string {
 		return fmt.Sprintf("the record of rollout %s is not complete", d.Rollout)
 	}),
-	events.CaptureRetiredType: of(func(d events.CaptureRetired) string {
+	events.CaptureRetiredType: teller(func(d events.CaptureRetired) string {
 		return fmt.Sprintf("the record of rollout %s was taken in", d.Rollout)
 	}),
 
-	events.QuerySubmittedType: of(func(d events.QuerySubmitted) string {
+	events.QuerySubmittedType: teller(func(d events.QuerySubmitted) string {
 		return fmt.Sprintf("a query was submitted, with task %s: %s", d.Task, quote(d.Instruction))
 	}),
-	events.FeedbackRecordedType: of(func(d events.FeedbackRecorded) string {
+	events.FeedbackRecordedType: teller(func(d events.FeedbackRecorded) string {
 		reward := ""
 		if score, ok := d.Score(); ok {
 			reward = fmt.Sprintf(", reward %.4g", score)
@@ -130,37 +130,37 @@ var tellers = map[events.Type]func(events.Event) (string, error){
 		return fmt.Sprintf("feedback: %s%s%s", d.Signal, reward, because(d.Text))
 	}),
 
-	events.BatchReadyType: of(func(d events.BatchReady) string {
+	events.BatchReadyType: teller(func(d events.BatchReady) string {
 		return fmt.Sprintf("batch %d is ready: %s, %d tokens sampled, mean reward %.3g, %s old", d.Step,
 			app.Plural(d.Samples, "sample"), d.Sampled, d.RewardMean, app.Plural(int(d.Staleness), "version"))
 	}),
-	events.BatchConsumedType: of(func(d events.BatchConsumed) string {
+	events.BatchConsumedType: teller(func(d events.BatchConsumed) string {
 		return fmt.Sprintf("batch %d was trained on", d.Step)
 	}),
-	events.BatchCheckpointedType: of(func(d events.BatchCheckpointed) string {
+	events.BatchCheckpointedType: teller(func(d events.BatchCheckpointed) string {
 		return fmt.Sprintf("the trainer has a checkpoint of step %d", d.Step)
 	}),
-	events.BatchRewoundType: of(func(d events.BatchRewound) string {
+	events.BatchRewoundType: teller(func(d events.BatchRewound) string {
 		return fmt.Sprintf("the trainer went back to step %d", d.ToStep)
 	}),
 
-	events.WeightsSubmittedType: of(func(d events.WeightsSubmitted) string {
+	events.WeightsSubmittedType: teller(func(d events.WeightsSubmitted) string {
 		return fmt.Sprintf("version %d was submitted, trained through step %d of run %s", d.Version, d.ThroughStep, d.Run)
 	}),
-	events.WeightsPublishedType: of(func(d events.WeightsPublished) string {
+	events.WeightsPublishedType: teller(func(d events.WeightsPublished) string {
 		return fmt.Sprintf("version %d of policy %s was published, trained through step %d of run %s",
 			d.Version, d.Policy, d.ThroughStep, d.Run)
 	}),
-	events.WeightsRejectedType: of(func(d events.WeightsRejected) string {
+	events.WeightsRejectedType: teller(func(d events.WeightsRejected) string {
 		return fmt.Sprintf("version %d was rejected: %s", d.Version, d.Reason)
 	}),
-	events.WeightsActivatedType: of(func(d events.WeightsActivated) string {
+	events.WeightsActivatedType: teller(func(d events.WeightsActivated) string {
 		if d.Lost {
 			return fmt.Sprintf("replica %s lost version %d", d.Replica, d.Version)
 		}
 		return fmt.Sprintf("replica %s samples with version %d", d.Replica, d.Version)
 	}),
-	events.WeightsPromotedType: of(func(d events.WeightsPromoted) string {
+	events.WeightsPromotedType: teller(func(d events.WeightsPromoted) string {
 		switch {
 		case d.RolledBack > 0:
 			return fmt.Sprintf("version %d was rolled back, and version %d is promoted again", d.RolledBack, d.Version)
@@ -169,37 +169,37 @@ var tellers = map[events.Type]func(events.Event) (string, error){
 		}
 		return fmt.Sprintf("version %d was promoted", d.Version)
 	}),
-	events.WeightsJudgedType: of(func(d events.WeightsJudged) string {
+	events.WeightsJudgedType: teller(func(d events.WeightsJudged) string {
 		return fmt.Sprintf("the %s judged version %d against %d: %s%s", d.Stage, d.Version, d.Against, d.Verdict,
 			because(strings.Join(d.Reasons, "; ")))
 	}),
 
-	events.CapacityMeasuredType: of(func(d events.CapacityMeasured) string {
+	events.CapacityMeasuredType: teller(func(d events.CapacityMeasured) string {
 		return fmt.Sprintf("the inference servers take %s at once", app.Plural(d.Turns, "turn"))
 	}),
-	events.StageWaitedType: of(func(d events.StageWaited) string {
+	events.StageWaitedType: teller(func(d events.StageWaited) string {
 		return fmt.Sprintf("waited %s for %s", d.Until.Sub(d.Since).Round(time.Second), d.Outage)
 	}),
 
-	events.RepoChangedType: of(func(events.RepoChanged) string { return "the repository changed" }),
-	events.IndexUpdatedType: of(func(d events.IndexUpdated) string {
+	events.RepoChangedType: teller(func(events.RepoChanged) string { return "the repository changed" }),
+	events.IndexUpdatedType: teller(func(d events.IndexUpdated) string {
 		return fmt.Sprintf("the index of %s was updated", d.Repo)
 	}),
 
-	events.DeadLetteredType: of(func(d events.DeadLettered) string {
+	events.DeadLetteredType: teller(func(d events.DeadLettered) string {
 		return fmt.Sprintf("message %d of stream %s was given up: %s", d.Sequence, d.Stream, d.Reason)
 	}),
-	events.SegmentSealedType: of(func(d events.SegmentSealed) string {
+	events.SegmentSealedType: teller(func(d events.SegmentSealed) string {
 		return fmt.Sprintf("events %d to %d were archived", d.First, d.Last)
 	}),
-	events.LogForgottenType: of(func(d events.LogForgotten) string { return "the log was forgotten" + because(d.Reason) }),
-	events.LogPurgedType: of(func(d events.LogPurged) string {
+	events.LogForgottenType: teller(func(d events.LogForgotten) string { return "the log was forgotten" + because(d.Reason) }),
+	events.LogPurgedType: teller(func(d events.LogPurged) string {
 		return fmt.Sprintf("%d events were purged from the stream", d.Events)
 	}),
 }
 
-// of makes a teller of a function that tells a payload.
-func of[T any](tell func(T) string) func(events.Event) (string, error) {
+// teller makes a teller of a function that tells a payload.
+func teller[T any](tell func(T) string) func(events.Event) (string, error) {
 	return func(e events.Event) (string, error) {
 		d, err := events.Data[T](e)
 		if err != nil {

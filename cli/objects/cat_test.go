@@ -12,7 +12,7 @@ import (
 // TestCat prints what refs name, and nothing that is not what they name.
 func TestCat(t *testing.T) {
 	var blob, broken, named storage.Ref
-	dir := clitest.Held(t, func(log *eventlog.Log) {
+	dir := clitest.FilledPlane(t, func(log *eventlog.Log) {
 		put := func(ref storage.Ref, err error) storage.Ref {
 			if err != nil {
 				t.Fatal(err)

@@ -24,13 +24,13 @@ func (f *RunFile) TakeAgent(ctx context.Context, store storage.Store) error {
 	if len(agent.Command) == 0 {
 		agent.Command = layer.Profile.Command
 	}
-	agent.Env, agent.Files = over(layer.Profile.Env, agent.Env), over(layer.Profile.Files, agent.Files)
+	agent.Env, agent.Files = mergeEntries(layer.Profile.Env, agent.Env), mergeEntries(layer.Profile.Files, agent.Files)
 	f.Agent = &agent
 	return nil
 }
 
-// over are the entries of a profile, and over them those of a run file.
-func over(profile, own map[string]string) map[string]string {
+// mergeEntries are the entries of a profile, and over them those of a run file.
+func mergeEntries(profile, own map[string]string) map[string]string {
 	all := maps.Clone(profile)
 	if all == nil {
 		return own

@@ -43,7 +43,7 @@ func (f *RunFile) Look(ctx context.Context, keys fleet.Keys) (o Outlook) {
 			continue
 		}
 		asked.Go(func() {
-			client := &inference.Client{HTTP: direct, APIKey: keys.For("", server.URL)}
+			client := &inference.Client{HTTP: direct, APIKey: keys.Key("", server.URL)}
 			models, err := client.Models(ctx, server.URL)
 			mu.Lock()
 			defer mu.Unlock()

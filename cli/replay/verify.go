@@ -31,7 +31,7 @@ func replayVerify(cmd *cobra.Command, g *app.Global, p *plane.Plane, run string)
 		err = printVerification(cmd.OutOrStdout(), v)
 	}
 	if err == nil && v.Differences > 0 {
-		err = &app.ExitError{Code: app.Found, Err: fmt.Errorf("replay of %s: %d differences", run, v.Differences)}
+		err = &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("replay of %s: %d differences", run, v.Differences)}
 	}
 	return err
 }

@@ -146,7 +146,7 @@ func nextRunFile(ctx context.Context, p *plane.Plane, old string, o continuing) 
 		return f, err
 	}
 	if len(o.set) > 0 {
-		if f.RunConfig, err = replay.With(f.RunConfig, o.set); err != nil {
+		if f.RunConfig, err = replay.ChangeSettings(f.RunConfig, o.set); err != nil {
 			return f, err
 		}
 	}

@@ -33,7 +33,7 @@ type damaged struct {
 
 func damage(t *testing.T, sealed bool, do func(log *eventlog.Log)) damaged {
 	t.Helper()
-	return damaged{t, clitest.Held(t, func(log *eventlog.Log) {
+	return damaged{t, clitest.FilledPlane(t, func(log *eventlog.Log) {
 		if err := log.Streams.EnsureRun(t.Context(), "first"); err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func TestRecoverALostStream(t *testing.T) {
 	if err := json.Unmarshal([]byte(output), &shown); err != nil || shown.State != eventlog.StateLost || len(shown.Outages) != 1 || shown.Outages[0].Kind != health.StreamLost {
 		t.Errorf("%v: %s", err, output)
 	}
-	if output, code := d.audit(); code != app.Found || !strings.Contains(output, string(recovery.StreamLost)) || strings.Contains(output, "nothing is wrong") {
+	if output, code := d.audit(); code != app.ExitFindings || !strings.Contains(output, string(recovery.StreamLost)) || strings.Contains(output, "nothing is wrong") {
 		t.Errorf("the audit ends with %d: %s", code, output)
 	}
 	r, code := d.recover()
@@ -158,7 +158,7 @@ func TestShowWithoutTheStore(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "b")
 	for noun, args := range map[string][]string{"show": {"run", "show", "first"}, "list": {"run", "list"}} {
 		output, err := clitest.Run(t, New, append(args, "--nats", e.NATS, "--store", "s3://bucket/plane?endpoint="+url.QueryEscape(front.URL))...)
-		if !errors.As(err, new(*app.ExitError)) || app.ExitCode(err) != app.Found || !strings.Contains(err.Error(), "the events of first cannot be read to their end while the store is out") {
+		if !errors.As(err, new(*app.ExitError)) || app.ExitCode(err) != app.ExitFindings || !strings.Contains(err.Error(), "the events of first cannot be read to their end while the store is out") {
 			t.Errorf("%s ends with %v", noun, err)
 		}
 		if !strings.Contains(output, "first") || !strings.Contains(output, "open") || noun == "list" && !strings.Contains(output, "small") {
@@ -176,10 +176,10 @@ func TestRecoverWhatIsGone(t *testing.T) {
 	if _, err := clitest.Run(t, New, "run", "show", "first", "--dir", d.dir); err == nil || !strings.Contains(err.Error(), "run first is lost: its stream is gone, and nothing of it is archived") {
 		t.Errorf("it is shown: %v", err)
 	}
-	if r, code := d.recover(); code != app.Found || len(r.Done) > 0 || len(r.Left) != 1 || r.Left[0].Kind != recovery.StreamLost {
+	if r, code := d.recover(); code != app.ExitFindings || len(r.Done) > 0 || len(r.Left) != 1 || r.Left[0].Kind != recovery.StreamLost {
 		t.Errorf("%d: %+v", code, r)
 	}
-	if output, code := d.run(audit.New, "audit"); code != app.Found || !strings.Contains(output, string(recovery.StreamLost)) {
+	if output, code := d.run(audit.New, "audit"); code != app.ExitFindings || !strings.Contains(output, string(recovery.StreamLost)) {
 		t.Errorf("the audit of all runs ends with %d: %s", code, output)
 	}
 	if _, err := clitest.Run(t, New, "run", "recover", "nobody", "--dir", d.dir); err == nil || !strings.Contains(err.Error(), "nobody") {
@@ -197,7 +197,7 @@ func TestRecoverWhatIsGone(t *testing.T) {
 		}
 	})
 	r, code := d.recover()
-	if code != app.Found || len(r.Done) > 0 || len(r.Left) != 4 || r.Left[0].Kind != recovery.ObjectLost || !strings.Contains(r.Left[0].Found, "sequence 4") {
+	if code != app.ExitFindings || len(r.Done) > 0 || len(r.Left) != 4 || r.Left[0].Kind != recovery.ObjectLost || !strings.Contains(r.Left[0].Found, "sequence 4") {
 		t.Errorf("%d: %+v", code, r)
 	}
 }
@@ -222,7 +222,7 @@ func TestRecoverASegment(t *testing.T) {
 					t.Fatal(err)
 				}
 			})
-			if output, code := d.audit(); code != app.Found || !strings.Contains(output, string(recovery.SegmentLost)) {
+			if output, code := d.audit(); code != app.ExitFindings || !strings.Contains(output, string(recovery.SegmentLost)) {
 				t.Errorf("the audit ends with %d: %s", code, output)
 			}
 			if r, code := d.recover(); code != 0 || len(r.Done) != 1 || len(r.Left) > 0 {

@@ -100,7 +100,7 @@ reward function must know. The run file names one of them: environment: {name: â
 				stops, warns = append(stops, sees.Silent...), sees.Narrow
 			}
 			if len(stops) > 0 && !force {
-				return &app.ExitError{Code: app.Found, Err: fmt.Errorf("run %s is not opened; --force opens it nevertheless:\n  %s", args[0], strings.Join(stops, "\n  "))}
+				return &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("run %s is not opened; --force opens it nevertheless:\n  %s", args[0], strings.Join(stops, "\n  "))}
 			}
 			for _, what := range append(stops, warns...) {
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+what)
@@ -276,7 +276,7 @@ func incomplete(list ...RunSummary) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return &app.ExitError{Code: app.Found, Err: fmt.Errorf(
+	return &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf(
 		"the events of %s cannot be read to their end while the store is out, and what follows from them is not shown: %s", strings.Join(names, ", "), app.Clean(why),
 	)}
 }

@@ -79,7 +79,7 @@ func TestSamplingOfARunFile(t *testing.T) {
 }
 
 func TestMistakesInTheAdvantageOfARunFile(t *testing.T) {
-	dir := clitest.Held(t, nil)
+	dir := clitest.FilledPlane(t, nil)
 	for name, c := range map[string]struct {
 		text string
 		want []string

@@ -80,7 +80,7 @@ func TestLastTurnOfAgent(t *testing.T) {
 func TestSandboxOpen(t *testing.T) {
 	sandboxtest.Require(t)
 	const id = "g000001-0"
-	dir := clitest.Held(t, func(log *eventlog.Log) {
+	dir := clitest.FilledPlane(t, func(log *eventlog.Log) {
 		threeTurns(t, log, "r", id)
 		servicetest.OpenRun(t, log, "other", servicetest.Config("a"))
 		servicetest.StartRollout(t, log, "other", "g000002-0", "a")

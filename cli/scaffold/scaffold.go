@@ -113,11 +113,11 @@ func taskFiles(dir string) (files []file) {
 // write writes all files, or none where one is there.
 func write(cmd *cobra.Command, g *app.Global, dir string, files []file, next string) error {
 	i := slices.IndexFunc(files, func(f file) bool {
-		_, err := os.Lstat(f.in(dir))
+		_, err := os.Lstat(f.target(dir))
 		return !errors.Is(err, fs.ErrNotExist)
 	})
 	if i >= 0 {
-		return fmt.Errorf("%s is there already, or cannot be looked at: nothing was written; name another folder", files[i].in(dir))
+		return fmt.Errorf("%s is there already, or cannot be looked at: nothing was written; name another folder", files[i].target(dir))
 	}
 	written, err := writeAll(dir, files)
 	if err != nil {
@@ -130,8 +130,8 @@ func write(cmd *cobra.Command, g *app.Global, dir string, files []file, next str
 	return app.Tell(cmd, g, map[string][]string{"files": written}, "wrote:\n  %s\n%s\n", strings.Join(written, "\n  "), next)
 }
 
-// in is the file's path in a folder.
-func (f file) in(dir string) string { return filepath.Join(dir, filepath.FromSlash(f.path)) }
+// target is the file's path in a folder.
+func (f file) target(dir string) string { return filepath.Join(dir, filepath.FromSlash(f.path)) }
 
 // writeAll writes files with the folders that they lie in. Where one fails, none of them is left.
 func writeAll(dir string, files []file) (written []string, err error) {
@@ -144,7 +144,7 @@ func writeAll(dir string, files []file) (written []string, err error) {
 		}
 	}()
 	for _, f := range files {
-		name := f.in(dir)
+		name := f.target(dir)
 		made = append(made, missing(filepath.Dir(name))...)
 		if err := whole.File(name, func(w io.Writer) error { _, err := w.Write(f.content); return err }); err != nil {
 			return written, err

@@ -39,7 +39,7 @@ func servePolicy(ctx context.Context, env pipeline.Env, s Settings) error {
 // followWeights loads published weights until the context ends.
 func followWeights(ctx context.Context, env pipeline.Env, server *endpoint.Server) {
 	from := uint64(1)
-	held, err := lru.New[string, *weights.Held](heldVersions)
+	held, err := lru.New[string, *weights.HeldVersion](heldVersions)
 	if err != nil {
 		panic(err) // only for a size below one
 	}
@@ -67,7 +67,7 @@ func followWeights(ctx context.Context, env pipeline.Env, server *endpoint.Serve
 const heldVersions = 16
 
 // activate loads one version and submits that it answers now.
-func activate(ctx context.Context, env pipeline.Env, server *endpoint.Server, held *lru.Cache[string, *weights.Held], published events.WeightsPublished) error {
+func activate(ctx context.Context, env pipeline.Env, server *endpoint.Server, held *lru.Cache[string, *weights.HeldVersion], published events.WeightsPublished) error {
 	before, _ := held.Get(published.Policy)
 	now, err := weights.FetchAfter(ctx, env.Log.Store(), published.Policy, published.Version, before)
 	if err != nil {

@@ -25,7 +25,7 @@ func TestBuiltinPolicyReadsDeltas(t *testing.T) {
 	log := natstest.Log(t)
 	env := servicetest.Env(t, log)
 	servicetest.Start(t, func(ctx context.Context) error { return intake.Run(ctx, env) })
-	held, err := lru.New[string, *weights.Held](heldVersions)
+	held, err := lru.New[string, *weights.HeldVersion](heldVersions)
 	if err != nil {
 		t.Fatal(err)
 	}

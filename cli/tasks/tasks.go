@@ -87,7 +87,7 @@ that [metadata.rondo] snapshot names, or from the task's image. The verifier alw
 				}
 			}
 			if bad > 0 {
-				return &app.ExitError{Code: app.Found, Err: fmt.Errorf("%d of %d tasks are not sound, or cannot be honoured", bad, len(reports))}
+				return &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("%d of %d tasks are not sound, or cannot be honoured", bad, len(reports))}
 			}
 			return nil
 		},
@@ -154,13 +154,13 @@ func newTasksShow(g *app.Global) *cobra.Command {
 			}
 			if g.JSON {
 				return app.PrintJSON(w, map[string]any{
-					"name": t.Name, "digest": t.Digest, "instruction": asked(t), "difficulty": t.Difficulty, "keywords": t.Keywords,
+					"name": t.Name, "digest": t.Digest, "instruction": instructions(t), "difficulty": t.Difficulty, "keywords": t.Keywords,
 					"workdir": t.Workdir, "toolchains": t.Toolchains, "verifier_timeout": t.VerifierTimeout.String(), "files": files, "warnings": t.Warnings,
 					"verifier": t.Verifier(),
 				})
 			}
 			fmt.Fprintf(w, "%s (%s) in %s, verifier %s, sha256 %s\n\n%s\n\nfiles:\n  %s\n",
-				t.Name, t.Difficulty, t.Workdir, t.Verifier(), t.Digest, asked(t), strings.Join(files, "\n  "))
+				t.Name, t.Difficulty, t.Workdir, t.Verifier(), t.Digest, instructions(t), strings.Join(files, "\n  "))
 			return nil
 		},
 	}
@@ -168,8 +168,8 @@ func newTasksShow(g *app.Global) *cobra.Command {
 	return cmd
 }
 
-// asked is what a task asks of its agent, in each of its stages.
-func asked(t *tasks.Task) string {
+// instructions is what a task asks of its agent, in each of its stages.
+func instructions(t *tasks.Task) string {
 	if len(t.Stages) == 0 {
 		return t.Instruction
 	}

@@ -90,8 +90,8 @@ func (c *catalogue) forget(run string) {
 	delete(c.closed, run)
 }
 
-// shown are the runs to show, open ones first, the newest first of each; more is how many are left out.
-func (c *catalogue) shown(most int) (names []string, more int) {
+// selectRuns are the runs to show, open ones first, the newest first of each; more is how many are left out.
+func (c *catalogue) selectRuns(most int) (names []string, more int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, closed := range []bool{false, true} {

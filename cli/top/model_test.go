@@ -191,12 +191,12 @@ func TestTheCatalogueIsBounded(t *testing.T) {
 	if len(c.runs) != maxRuns || len(c.closed) > maxRuns || len(c.replicas) != maxReplicas {
 		t.Errorf("%d runs, %d closed, %d replicas are kept", len(c.runs), len(c.closed), len(c.replicas))
 	}
-	names, more := c.shown(maxFollowed)
+	names, more := c.selectRuns(maxFollowed)
 	if len(names) != maxFollowed || names[0] != fmt.Sprintf("r%d", 3*maxRuns-1) || names[1] != fmt.Sprintf("r%d", 3*maxRuns-3) || more != 3*maxRuns-maxFollowed {
 		t.Errorf("%v are shown and %d are not", names, more)
 	}
 	apply(events.LogForgottenType, names[0], 1, events.LogForgotten{})
-	if again, _ := c.shown(1); again[0] == names[0] {
+	if again, _ := c.selectRuns(1); again[0] == names[0] {
 		t.Error("a run that was forgotten is shown")
 	}
 }

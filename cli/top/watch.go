@@ -54,7 +54,7 @@ func (w *watcher) read(ctx context.Context) error {
 	if err := w.catalogue.catchUp(ctx, w.p.Log); err != nil {
 		return err
 	}
-	names, _ := w.catalogue.shown(maxFollowed)
+	names, _ := w.catalogue.selectRuns(maxFollowed)
 	for _, name := range names {
 		f := newFollowed()
 		w.runs[name] = f
@@ -88,7 +88,7 @@ func (w *watcher) follow(ctx context.Context) {
 		}
 	}()
 	for ; ctx.Err() == nil; retry.Sleep(ctx, time.Second) {
-		names, _ := w.catalogue.shown(maxFollowed)
+		names, _ := w.catalogue.selectRuns(maxFollowed)
 		w.mu.Lock()
 		for name, f := range w.runs {
 			if !slices.Contains(names, name) {
@@ -191,7 +191,7 @@ func (w *watcher) snapshot(ctx context.Context) Snapshot {
 	s := Snapshot{At: time.Now(), Where: w.where, Runs: []Run{}}
 	reading := !w.catalogue.isRead() // before its runs are listed
 	var names []string
-	names, s.More = w.catalogue.shown(maxFollowed)
+	names, s.More = w.catalogue.selectRuns(maxFollowed)
 	w.catalogue.fill(&s)
 	outages, err := plane.OutagesOf(ctx, w.p)
 	s.Outages = outages

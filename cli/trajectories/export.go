@@ -45,7 +45,7 @@ several runs lie in a folder for each. Of Arrow files pyarrow makes one Parquet 
   rondo trajectories export demo-1 --format pairs --out pairs.jsonl`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case !export.Known(format):
+			case !export.IsForm(format):
 				return fmt.Errorf("--format %q: must be %s, %s, %s or %s", format, export.Arrow, export.ATIF, export.Chat, export.Pairs)
 			case best && format == export.Pairs:
 				return errors.New("--best leaves one rollout of each group, and pairs need two")

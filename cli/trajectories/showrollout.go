@@ -213,9 +213,9 @@ func (s *view) turn(shown *shownRollout, m storage.Message, answers []storage.Me
 	if o.logprobs {
 		s.Print(app.Indent(tokenRows(m, shown.Spelled), app.Span{Text: "  ", Style: app.Plain}, s.Width)...)
 	}
-	calls, left := export.PairCalls(export.Calls(m), answers, shown.Rollout.Tools.Of(int(m.Turn)).Results)
+	calls, left := export.PairCalls(export.Calls(m), answers, shown.Rollout.Tools.Answer(int(m.Turn)).Results)
 	s.calls(calls, o.full)
-	s.Print(networkRows(shown.Rollout.Tools.Of(int(m.Turn)).Network, o.full)...)
+	s.Print(networkRows(shown.Rollout.Tools.Answer(int(m.Turn)).Network, o.full)...)
 	for _, answer := range left {
 		s.message(answer, o.full)
 	}
@@ -287,7 +287,7 @@ func (s *view) calls(calls []export.Call, full bool) {
 		for _, c := range calls[:n] {
 			blocks = append(blocks, shownCall{c}.rows(column, full))
 		}
-		s.Print(app.Beside(blocks, column, gap)...)
+		s.Print(app.SideBySide(blocks, column, gap)...)
 		calls = calls[n:]
 	}
 }

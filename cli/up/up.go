@@ -61,7 +61,7 @@ cluster instead, as "rondo service" does; --replicas says how many servers of th
 				return err
 			}
 			defer p.Close()
-			return up(cmd.Context(), p, s, listen, keep, app.NewProgress(g))
+			return serve(cmd.Context(), p, s, listen, keep, app.NewProgress(g))
 		},
 	}
 	s.AddFlags(cmd)
@@ -91,8 +91,8 @@ func hold(ctx context.Context, g *app.Global, every time.Duration) (*plane.Plane
 	return p, err
 }
 
-// up runs everything until the context ends.
-func up(ctx context.Context, p *plane.Plane, s service.Settings, listen string, keep *gc.Policy, show *app.Progress) error {
+// serve runs everything until the context ends.
+func serve(ctx context.Context, p *plane.Plane, s service.Settings, listen string, keep *gc.Policy, show *app.Progress) error {
 	registry := plane.NewMetrics()
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {

@@ -86,7 +86,7 @@ the server as run files do: by its URL, which is --engine-url with /v1 unless yo
 			if !o.follow {
 				o.wait = 0
 			}
-			folder.From(o.wait, near...)
+			folder.ReadFrom(o.wait, near...)
 			s := &sidecar{fetchOptions: o, policy: args[0], plane: p, folder: folder, show: app.NewProgress(g), json: g.JSON, out: cmd.OutOrStdout()}
 			if err := s.attach(os.Getenv(service.EndpointKey)); err != nil {
 				return err

@@ -19,7 +19,6 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/weights"
 	"github.com/rondo-rl/rondo/weights/diff"
-	"github.com/rondo-rl/rondo/weights/fetch"
 	"github.com/rondo-rl/rondo/weights/mirror"
 )
 
@@ -119,7 +118,7 @@ func versionsOf(ctx context.Context, p *plane.Plane, policy string, last int) (a
 	if err != nil {
 		return nil, err
 	}
-	promoted, err := fetch.Promoted(ctx, p.Log.Reader, policy)
+	promoted, err := lastPromotion(ctx, p.Log.Reader, policy)
 	if err != nil {
 		return nil, err
 	}
@@ -191,8 +190,8 @@ func replicasOf(ctx context.Context, log *eventlog.Log, policy string, newest in
 	return found, nil
 }
 
-// shown is what `rondo weights show` answers.
-type shown struct {
+// shownVersion is what `rondo weights show` answers.
+type shownVersion struct {
 	listed
 	Layers  []diff.Packed `json:"layers,omitempty"` // what the delta takes of each
 	Servers []replica     `json:"servers"`
@@ -217,7 +216,7 @@ policy. --json has the same. ` + "`rondo weights diff`" + ` counts which element
 			if err != nil {
 				return unknownVersion(args[0], version, err)
 			}
-			r := shown{}
+			r := shownVersion{}
 			if r.listed, err = describe(cmd.Context(), p.Store, args[0], stored); err != nil {
 				return err
 			}
@@ -230,7 +229,7 @@ policy. --json has the same. ` + "`rondo weights diff`" + ` counts which element
 					return err
 				}
 			}
-			promoted, err := fetch.Promoted(cmd.Context(), p.Log.Reader, args[0])
+			promoted, err := lastPromotion(cmd.Context(), p.Log.Reader, args[0])
 			if err != nil {
 				return err
 			}
@@ -273,7 +272,7 @@ func stat(ctx context.Context, s storage.Store, policy string, version int64) (f
 	return found, err
 }
 
-func printShown(w io.Writer, r shown, newest int64) error {
+func printShown(w io.Writer, r shownVersion, newest int64) error {
 	fmt.Fprintf(w, "policy %s, version %d%s (%s, %d bytes), published %s; the current one is %d\n",
 		r.Policy, r.Version, promotion(r.Share), r.Format, r.Bytes, r.Published.UTC().Format(time.DateTime), newest)
 	if r.Collected != nil {
@@ -295,7 +294,7 @@ func printShown(w io.Writer, r shown, newest int64) error {
 		fmt.Fprintf(t, "  %s\t%s\tsince %s\n", s.Replica, state, s.At.UTC().Format(time.DateTime))
 	}
 	if r.Mirror != nil {
-		fmt.Fprintf(t, "  mirror\t%s\n", behind(*r.Mirror))
+		fmt.Fprintf(t, "  mirror\t%s\n", lagText(*r.Mirror))
 	}
 	return t.Flush()
 }

@@ -64,7 +64,7 @@ Side-cars read a mirror by ` + "`rondo weights fetch --from`" + `. S3 credential
 			}
 			defer to.Close()
 			m := &mirroring{mirrorOptions: o, plane: p, show: app.NewProgress(g), json: g.JSON, out: cmd.OutOrStdout()}
-			m.Mirror = mirror.Mirror{From: p.Store, To: to, Policy: args[0], Told: m.told}
+			m.Mirror = mirror.Mirror{From: p.Store, To: to, Policy: args[0], Told: m.noteProgress}
 			if !o.follow {
 				return m.pass(cmd.Context())
 			}
@@ -117,7 +117,7 @@ type mirrored struct {
 	RetryIn float64     `json:"retry_in,omitempty"` // seconds
 }
 
-func (m *mirroring) told(version, done, total int64) {
+func (m *mirroring) noteProgress(version, done, total int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.show.Show("version %d  %s  %.1f of %.1f MiB", version, bar(done, total), float64(done)/(1<<20), float64(total)/(1<<20))
@@ -172,7 +172,7 @@ func (m *mirroring) keep(ctx context.Context) {
 	var following sync.WaitGroup
 	defer following.Wait()
 	following.Go(func() {
-		_ = fetch.Follow(ctx, m.plane.Conn, m.plane.Log.Reader, m.Policy, fetch.Newest, func(int64) {
+		_ = followPolicy(ctx, m.plane.Conn, m.plane.Log.Reader, m.Policy, chooseNewest, func(int64) {
 			select {
 			case published <- struct{}{}:
 			default:
@@ -185,7 +185,7 @@ func (m *mirroring) keep(ctx context.Context) {
 			return
 		case <-published:
 		}
-		_ = fetch.Again.Keep(ctx, func() (bool, error) {
+		_ = fetchAgain.Keep(ctx, func() (bool, error) {
 			if _, err := m.measure(ctx); err != nil {
 				return false, err
 			}
@@ -207,12 +207,12 @@ func (m *mirroring) print(line mirrored) {
 		fmt.Fprintf(m.out, "%s  failed: %s (again in %.0f s)\n", time.Now().UTC().Format(time.TimeOnly), line.Error, line.RetryIn)
 	default:
 		fmt.Fprintf(m.out, "%s  mirrored version %d, %d of %d bytes copied, %.1f s; %s\n",
-			time.Now().UTC().Format(time.TimeOnly), line.Version, line.Copied.Copied, line.Bytes, line.Seconds, behind(*line.Lag))
+			time.Now().UTC().Format(time.TimeOnly), line.Version, line.Copied.Copied, line.Bytes, line.Seconds, lagText(*line.Lag))
 	}
 }
 
-// behind says how far a mirror is behind.
-func behind(lag mirror.Lag) string {
+// lagText says how far a mirror is behind.
+func lagText(lag mirror.Lag) string {
 	switch {
 	case lag.Versions == 0:
 		return "not behind"
@@ -282,7 +282,7 @@ func nameOf(location string) string {
 }
 
 // openNear opens the stores of --from.
-func openNear(ctx context.Context, urls []string) (near []fetch.Near, closing func(), err error) {
+func openNear(ctx context.Context, urls []string) (near []fetch.NearStore, closing func(), err error) {
 	closing = func() {
 		for _, n := range near {
 			n.Close()
@@ -294,7 +294,7 @@ func openNear(ctx context.Context, urls []string) (near []fetch.Near, closing fu
 			closing()
 			return nil, func() {}, fmt.Errorf("--from: %w", err)
 		}
-		near = append(near, fetch.Near{Name: url, Store: s})
+		near = append(near, fetch.NearStore{Name: url, Store: s})
 	}
 	return near, closing, nil
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/weights"
-	"github.com/rondo-rl/rondo/weights/fetch"
 )
 
 // promotion says in a list what share of the rollouts a version gets.
@@ -58,7 +57,7 @@ Turns go to servers that serve the rollout's version, and wait where none does: 
 				if next.Before = last.Main(newest); next.Before != version {
 					return next, nil
 				}
-				next.Before, err = before(ctx, p, args[0], version)
+				next.Before, err = versionBelow(ctx, p, args[0], version)
 				return next, err
 			})
 		},
@@ -82,7 +81,7 @@ promoted until another one is.`,
 				}
 				next.RolledBack = last.Canary(newest)
 				if next.Version = last.Before; next.Version == 0 {
-					if next.Version, err = before(ctx, p, args[0], next.RolledBack); err == nil && next.Version == 0 {
+					if next.Version, err = versionBelow(ctx, p, args[0], next.RolledBack); err == nil && next.Version == 0 {
 						err = fmt.Errorf("policy %s has no version before %d", args[0], next.RolledBack)
 					}
 				}
@@ -94,8 +93,8 @@ promoted until another one is.`,
 	return cmd
 }
 
-// before is the newest version below another one, 0 for none.
-func before(ctx context.Context, p *plane.Plane, policy string, version int64) (found int64, err error) {
+// versionBelow is the newest version below another one, 0 for none.
+func versionBelow(ctx context.Context, p *plane.Plane, policy string, version int64) (found int64, err error) {
 	stored, err := weights.Versions(ctx, p.Store, policy)
 	for _, s := range stored {
 		if s.Version < version {
@@ -112,7 +111,7 @@ func promote(cmd *cobra.Command, g *app.Global, policy string, decide func(conte
 		return err
 	}
 	defer p.Close()
-	last, err := fetch.Promoted(cmd.Context(), p.Log.Reader, policy)
+	last, err := lastPromotion(cmd.Context(), p.Log.Reader, policy)
 	if err != nil {
 		return err
 	}

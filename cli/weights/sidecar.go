@@ -285,7 +285,7 @@ func (s *sidecar) follow(ctx context.Context) {
 	}
 	newest := make(chan int64, 1)
 	working.Go(func() {
-		_ = fetch.Follow(ctx, s.plane.Conn, s.plane.Log.Reader, s.policy, s.choice(), func(version int64) {
+		_ = followPolicy(ctx, s.plane.Conn, s.plane.Log.Reader, s.policy, s.choice(), func(version int64) {
 			select { // only this function fills it: a version that nobody took is replaced
 			case <-newest:
 			default:
@@ -300,7 +300,7 @@ func (s *sidecar) follow(ctx context.Context) {
 			return
 		case version = <-newest:
 		}
-		_ = fetch.Again.Keep(ctx, func() (bool, error) {
+		_ = fetchAgain.Keep(ctx, func() (bool, error) {
 			if len(newest) > 0 { // another one
 				return true, nil
 			}
@@ -316,7 +316,7 @@ func (s *sidecar) follow(ctx context.Context) {
 }
 
 // choice is the version that the engines are kept at: where one is promoted by hand that one, and else the newest.
-func (s *sidecar) choice() fetch.Choice {
+func (s *sidecar) choice() choice {
 	if s.canary {
 		return events.WeightsPromoted.Canary
 	}

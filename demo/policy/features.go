@@ -188,7 +188,7 @@ func (s *state) history(f *file, line int) history {
 	return h
 }
 
-var tellingOrder = [...]int{untested: 0, worse: 1, unmoved: 2, moved: 3, improved: 4, passed: 5}
+var tellingOrder = [...]int{untested: 0, worse: 1, unmoved: 2, otherOutput: 3, improved: 4, passed: 5}
 
 func telling(a, b outcome) outcome {
 	if tellingOrder[b] > tellingOrder[a] {

@@ -141,7 +141,7 @@ func (m *mutator) mutateLexeme(i int) {
 
 func (m *mutator) mutateOperator(i int) {
 	l := m.lexed[i]
-	inArithmetic := m.lang == code || m.inside(i, "$((", "))") || m.inside(i, "((", "))") || m.inside(i, "'", "'")
+	inArithmetic := m.lang == code || m.isBracketed(i, "$((", "))") || m.isBracketed(i, "((", "))") || m.isBracketed(i, "'", "'")
 	switch l.text {
 	case "&&", "||":
 		m.family("logical", l, logical)
@@ -150,7 +150,7 @@ func (m *mutator) mutateOperator(i int) {
 	case "!":
 		m.put("negate", "drop !", m.text[:l.start]+strings.TrimLeft(m.text[l.start+1:], " "))
 	}
-	if m.lang == shell && m.inside(i, "${", "}") {
+	if m.lang == shell && m.isBracketed(i, "${", "}") {
 		if m.lexed[i-1].text != "${" {
 			m.family("trim", l, trims)
 			m.family("default", l, defaults)
@@ -177,8 +177,8 @@ func (m *mutator) mutateOperator(i int) {
 	}
 }
 
-// inside tells whether lexeme i lies between an opening and a closing mark on this line.
-func (m *mutator) inside(i int, open, shut string) bool {
+// isBracketed tells whether lexeme i lies between an opening and a closing mark on this line.
+func (m *mutator) isBracketed(i int, open, shut string) bool {
 	depth := 0
 	for j := range i {
 		switch t := m.lexed[j].text; {

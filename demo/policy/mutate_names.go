@@ -56,7 +56,7 @@ func (m *mutator) shellName(i int) {
 		previous = m.lexed[i-1].text
 	}
 	expanded := previous == "${" || previous == "#" && i > 1 && m.lexed[i-2].text == "${"
-	computed := previous != "$(" && (m.inside(i, "((", "))") || m.inside(i, "$((", "))")) && !m.inside(i, "$(", ")")
+	computed := previous != "$(" && (m.isBracketed(i, "((", "))") || m.isBracketed(i, "$((", "))")) && !m.isBracketed(i, "$(", ")")
 	if expanded || computed {
 		m.renameVariable(i)
 		return

@@ -24,7 +24,7 @@ func (m *mutator) quoting() {
 		}
 		if before == `"` && after == `"` {
 			m.put("quote", "drop", m.text[:l.start-1]+l.text+m.text[l.start+len(l.text)+1:])
-		} else if before != `"` && after != `"` && !m.inside(i, `"`, `"`) && !m.inside(i, "((", "))") {
+		} else if before != `"` && after != `"` && !m.isBracketed(i, `"`, `"`) && !m.isBracketed(i, "((", "))") {
 			m.put("quote", "add", substitute(m.text, l, `"`+l.text+`"`))
 		}
 	}
@@ -214,7 +214,7 @@ func (m *mutator) brackets() {
 				m.put("bracket", "drop", m.text[:l.start]+m.text[l.start+1:m.lexed[end].start]+m.text[m.lexed[end].start+1:])
 			}
 		}
-		arithmeticHere := m.lang == code || m.inside(i, "$((", "))")
+		arithmeticHere := m.lang == code || m.isBracketed(i, "$((", "))")
 		if (l.text == "+" || l.text == "-") && arithmeticHere && m.binary(i) {
 			_, left := m.neighbour(i, -1)
 			_, right := m.neighbour(i, 1)

@@ -34,7 +34,7 @@ func (s *state) places() []candidate {
 // Metallaxis, Moon et al.'s MUSE).
 func (s *state) suspicion(f *file, line int) float64 {
 	switch s.history(f, line).line {
-	case moved, improved, passed:
+	case otherOutput, improved, passed:
 		return 2
 	}
 	return 0
@@ -90,7 +90,7 @@ func (s *state) exhausted(f *file, line int) bool {
 		return false
 	}
 	for _, m := range s.mutations(f, line) {
-		if !s.known(f, m) {
+		if !s.wasTried(f, m) {
 			return false
 		}
 	}
@@ -107,8 +107,8 @@ func (s *state) triesAt(f *file, line int) (count int) {
 	return count
 }
 
-// known tells whether a change was tried on the present state; a change that has no unique text cannot be made.
-func (s *state) known(f *file, m mutation) bool {
+// wasTried tells whether a change was tried on the present state; a change that has no unique text cannot be made.
+func (s *state) wasTried(f *file, m mutation) bool {
 	after := m.change.apply(f.lines)
 	_, tried := s.tried[s.changeKey(f.path, difference(f.lines, after), f.lines)]
 	return tried
@@ -123,7 +123,7 @@ func (s *state) changes(f *file, line int) ([]mutation, []candidate) {
 	}
 	out := make([]candidate, 0, len(mutations))
 	for i, m := range mutations {
-		if s.known(f, m) {
+		if s.wasTried(f, m) {
 			continue
 		}
 		out = append(out, candidate{

@@ -54,9 +54,9 @@ type outcome int
 const (
 	untested outcome = iota
 	passed
-	improved // fewer failures than before the change
-	unmoved  // the very same output: the change does not matter to the tests
-	moved    // as many failures, but other output
+	improved    // fewer failures than before the change
+	unmoved     // the very same output: the change does not matter to the tests
+	otherOutput // as many failures, but other output
 	worse
 )
 
@@ -343,7 +343,7 @@ func judge(now, before *run) outcome {
 	case now.failures < before.failures && now.failures > 0 && now.lines >= before.lines/2:
 		return improved
 	case now.failures <= before.failures && now.exit == before.exit:
-		return moved
+		return otherOutput
 	}
 	return worse
 }

@@ -151,7 +151,7 @@ func (f *Fold) batchReady(e events.Event) error {
 		f.run.ForgetGroup(id)
 	}
 	if f.export { // nobody needs to take it
-		return f.taken(e, ready.Step, nil)
+		return f.take(e, ready.Step, nil)
 	}
 	return nil
 }
@@ -205,12 +205,12 @@ func (f *Fold) consumed(e events.Event) error {
 		w.gap(consumed.LogprobGap)
 		return f.complete()
 	}
-	return f.taken(e, consumed.Step, consumed.LogprobGap)
+	return f.take(e, consumed.Step, consumed.LogprobGap)
 }
 
-// taken makes the rows of all steps through one, which a trainer may have taken without a word on
+// take makes the rows of all steps through one, which a trainer may have taken without a word on
 // each.
-func (f *Fold) taken(e events.Event, step int64, gap *events.LogprobGap) error {
+func (f *Fold) take(e events.Event, step int64, gap *events.LogprobGap) error {
 	for len(f.ready) > 0 && f.ready[0].Step <= step {
 		if err := f.complete(); err != nil {
 			return err

@@ -81,8 +81,8 @@ func (l *HeldLine) hold() {
 	}
 }
 
-// Held is closed when the line is held.
-func (l *HeldLine) Held() <-chan struct{} { return l.began }
+// Began is closed when the line is held.
+func (l *HeldLine) Began() <-chan struct{} { return l.began }
 
 // Release lets all bytes go on that were held back, and counts those of the client.
 func (l *HeldLine) Release() (late int, err error) {

@@ -397,7 +397,7 @@ func TestTwoRestore(t *testing.T) {
 	line.HoldAt("HPUB rondo.restore.", 10)
 	overtaken := make(chan error, 1)
 	go func() { _, err := recovery.Restore(t.Context(), slow, "r", r.sealed, nil); overtaken <- err }()
-	<-line.Held()
+	<-line.Began()
 	_, err = recovery.Restore(t.Context(), r.another(), "r", r.sealed, func(context.Context, string) error {
 		if late, err := line.Release(); err != nil || late == 0 {
 			t.Errorf("%d bytes are late, %v", late, err)

@@ -38,8 +38,8 @@ type Effort struct {
 	Half        float64 `json:"half" yaml:"half"`
 }
 
-// of computes the penalty of what was measured; conversions forbid fused operations, so every machine has the same bits.
-func (e Effort) of(components map[string]float64) float64 {
+// penalty computes the penalty of what was measured; conversions forbid fused operations, so every machine has the same bits.
+func (e Effort) penalty(components map[string]float64) float64 {
 	x := float64(e.Turns * components[EffortTurns])
 	x += float64(e.Tokens * components[EffortTokens])
 	x += float64(e.ToolSeconds * components[EffortToolSeconds])
@@ -52,7 +52,7 @@ func (s Scoring) Derive(components map[string]float64) map[string]float64 {
 		return components
 	}
 	components = maps.Clone(components)
-	components[EffortComponent] = s.Effort.of(components)
+	components[EffortComponent] = s.Effort.penalty(components)
 	return components
 }
 
@@ -69,11 +69,11 @@ func (s Scoring) Hygiene() bool {
 func (e Effort) validate() (errs []error) {
 	const most = 1e9
 	for name, v := range map[string]float64{"turns": e.Turns, "tokens": e.Tokens, "tool_seconds": e.ToolSeconds} {
-		if !within(v, 0, most) {
+		if !inRange(v, 0, most) {
 			errs = append(errs, fmt.Errorf("scorer.effort.%s %g: must be 0 to %g", name, v, most))
 		}
 	}
-	if !within(e.Half, 1e-9, most) {
+	if !inRange(e.Half, 1e-9, most) {
 		errs = append(errs, fmt.Errorf("scorer.effort.half %g: must be above 0: it is the effort whose penalty is one half", e.Half))
 	}
 	if e.Turns == 0 && e.Tokens == 0 && e.ToolSeconds == 0 {

@@ -110,10 +110,10 @@ func (s Scoring) validate() (errs []error) {
 	check(len(s.Weights) <= maxWeights, "scorer.weights: %d of them, at most %d", len(s.Weights), maxWeights)
 	for _, name := range slices.Sorted(maps.Keys(s.Weights)) {
 		check(strings.TrimSpace(name) != "" && len(name) <= 100, "scorer.weights %.40q: give a component's name, at most 100 bytes", name)
-		check(within(s.Weights[name], -1e6, 1e6), "scorer.weights.%.40s %g: must be -1000000 to 1000000", name, s.Weights[name])
+		check(inRange(s.Weights[name], -1e6, 1e6), "scorer.weights.%.40s %g: must be -1000000 to 1000000", name, s.Weights[name])
 	}
 	if s.Threshold != nil {
-		check(within(*s.Threshold, -1e9, 1e9), "scorer.threshold %g: must be -1e9 to 1e9", *s.Threshold)
+		check(inRange(*s.Threshold, -1e9, 1e9), "scorer.threshold %g: must be -1e9 to 1e9", *s.Threshold)
 	}
 	check(s.Function == "" || ValidToken(s.Function), "scorer.function %.80q: use letters, digits, - and _, at most 64", s.Function)
 	if s.Effort != nil {

@@ -58,8 +58,8 @@ func (s ToolServer) Offered() []ServerTool {
 // server renames none of another.
 func (s ToolServer) Called(tool string) string { return s.Name + "__" + tool }
 
-// Outside reports whether the server is not in the sandbox.
-func (s ToolServer) Outside() bool { return s.URL != "" }
+// IsRemote reports whether the server is not in the sandbox.
+func (s ToolServer) IsRemote() bool { return s.URL != "" }
 
 // Wall bounds one call.
 func (s ToolServer) Wall() time.Duration { return cmp.Or(time.Duration(s.Timeout), defaultServerTime) }

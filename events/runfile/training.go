@@ -219,21 +219,21 @@ func (c *RunConfig) validateTraining() (errs []error) {
 		least := c.FiltersOf(f).MinSurvivors
 		check(c.External || least <= c.GroupSize || c.GroupSize == 1, "feeds: %s: filters.min_survivors %d: no group has so many members, as group_size is %d", f.Name, least, c.GroupSize)
 	}
-	check(within(c.Advantage.SpanWeight, -1000, 1000), "advantage.span_weight %g: must be -1000 to 1000", c.Advantage.SpanWeight)
+	check(inRange(c.Advantage.SpanWeight, -1000, 1000), "advantage.span_weight %g: must be -1000 to 1000", c.Advantage.SpanWeight)
 	if p := c.Shaping.Length; p != nil {
 		for name, w := range map[string]float64{"output": p.Output, "input": p.Input, "turns": p.Turns} {
-			check(within(w, 0, 10), "shaping.length_penalty.%s %g: must be 0 to 10", name, w)
+			check(inRange(w, 0, 10), "shaping.length_penalty.%s %g: must be 0 to 10", name, w)
 		}
 	}
 	if p := c.Shaping.SoftOverlong; p != nil {
 		check(p.Buffer >= 1 && p.Buffer <= p.MaxTokens, "shaping.soft_overlong.buffer %d: must be 1 to max_tokens, which is %d", p.Buffer, p.MaxTokens)
-		check(within(p.Factor, 0, 1000), "shaping.soft_overlong.factor %g: must be 0 to 1000", p.Factor)
+		check(inRange(p.Factor, 0, 1000), "shaping.soft_overlong.factor %g: must be 0 to 1000", p.Factor)
 	}
 	if p := c.Curriculum; p != nil {
 		decay, floor, passAt := p.Decays(), p.Least(), p.Passes()
-		check(within(decay, 0, 1) && decay < 1, "curriculum.decay %g: must be 0 to less than 1", decay)
-		check(within(floor, 0, 1), "curriculum.floor %g: must be 0 to 1", floor)
-		check(within(passAt, -1e9, 1e9), "curriculum.pass_at %g: must be a number", passAt)
+		check(inRange(decay, 0, 1) && decay < 1, "curriculum.decay %g: must be 0 to less than 1", decay)
+		check(inRange(floor, 0, 1), "curriculum.floor %g: must be 0 to 1", floor)
+		check(inRange(passAt, -1e9, 1e9), "curriculum.pass_at %g: must be a number", passAt)
 	}
 	return errs
 }
@@ -253,7 +253,7 @@ func (f Feed) validate() (errs []error) {
 		check(m.Cost == "" || m.Cost == CostTokens || m.Cost == CostAttention, "micro_batch.cost %q: must be %s or %s", m.Cost, CostTokens, CostAttention)
 	}
 	if f.MinReward != nil {
-		check(within(*f.MinReward, -1e9, 1e9), "min_reward %g: must be a number", *f.MinReward)
+		check(inRange(*f.MinReward, -1e9, 1e9), "min_reward %g: must be a number", *f.MinReward)
 	}
 	if f.Staleness != nil {
 		errs = append(errs, f.Staleness.validate()...)
@@ -277,7 +277,7 @@ func (s Staleness) validate() (errs []error) {
 }
 
 func (f Filters) validate() (errs []error) {
-	if p := f.PassRate; p != nil && !(within(p.Min, 0, 1) && within(p.Max, p.Min, 1) && within(p.Passes(), -1e9, 1e9)) {
+	if p := f.PassRate; p != nil && !(inRange(p.Min, 0, 1) && inRange(p.Max, p.Min, 1) && inRange(p.Passes(), -1e9, 1e9)) {
 		errs = append(errs, fmt.Errorf("filters.pass_rate %g to %g: must be a window within 0 and 1", p.Min, p.Max))
 	}
 	if f.MinSurvivors < 0 || f.MaxTokens < 0 {
@@ -286,5 +286,5 @@ func (f Filters) validate() (errs []error) {
 	return errs
 }
 
-// within is false for what is no number.
-func within(v, low, high float64) bool { return !math.IsNaN(v) && v >= low && v <= high }
+// inRange is false for what is no number.
+func inRange(v, low, high float64) bool { return !math.IsNaN(v) && v >= low && v <= high }

@@ -116,7 +116,7 @@ func OutsiderPermissions(o Outsider) (Permissions, error) {
 		g.publish("$JS.API.STREAM.MSG.GET." + events.CatalogueStream)
 		g.subscribe(events.SubjectPrefix+events.Catalogue+".weights."+o.Policy+".*", events.SubjectPrefix+o.Run+".weights."+o.Policy+".*")
 	}
-	return g.done(), nil
+	return g.permissions(), nil
 }
 
 // OutsideServices are the subjects that the account of outsiders may ask the plane's for; OutsideStreams those that it hears.

@@ -115,7 +115,7 @@ func (g *grants) deny(subjects ...string)    { g.DenyPublish = append(g.DenyPubl
 
 func (g *grants) subscribe(subjects ...string) { g.Subscribe = append(g.Subscribe, subjects...) }
 
-func (g *grants) done() Permissions {
+func (g *grants) permissions() Permissions {
 	for _, list := range []*[]string{&g.Publish, &g.DenyPublish, &g.Subscribe} {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
@@ -254,7 +254,7 @@ func ServicePermissions(name string) (Permissions, error) {
 		g.reads()
 		g.participates(Participants[i])
 		g.denyConsumers("")
-		return g.done(), nil
+		return g.permissions(), nil
 	}
 	i := slices.IndexFunc(Services, func(s ServiceSpec) bool { return s.Name == name })
 	if i < 0 {
@@ -276,7 +276,7 @@ func ServicePermissions(name string) (Permissions, error) {
 		g.follows(anyRun, "")
 	}
 	g.subscribe(s.Subscribes...)
-	return g.done(), nil
+	return g.permissions(), nil
 }
 
 func (g *grants) participates(p ParticipantSpec) {
@@ -340,5 +340,5 @@ func ProcessPermissions(services ...string) (Permissions, error) {
 			g.deny(d)
 		}
 	}
-	return g.done(), nil
+	return g.permissions(), nil
 }

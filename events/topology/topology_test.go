@@ -22,7 +22,7 @@ func TestTypes(t *testing.T) {
 			t.Errorf("%s has no payload of its own", typ)
 		}
 	}
-	if unknown := events.Type("rollout.teleported"); unknown.Known() || unknown.FromOutside() || unknown.Routed() || events.Payload(unknown) != nil {
+	if unknown := events.Type("rollout.teleported"); unknown.IsDefined() || unknown.FromOutside() || unknown.Routed() || events.Payload(unknown) != nil {
 		t.Error("an unknown type is known")
 	}
 }
@@ -120,7 +120,7 @@ func TestServices(t *testing.T) {
 	for _, s := range Services {
 		services[s.Name] = true
 		for _, typ := range s.Emits {
-			if !typ.Known() {
+			if !typ.IsDefined() {
 				t.Errorf("%s states the unknown type %s", s.Name, typ)
 			}
 			stated[typ] = true
@@ -135,7 +135,7 @@ func TestServices(t *testing.T) {
 		}
 	}
 	for _, c := range Consumers {
-		if !services[c.Service] && c.Service != Environment || c.Type != "" && !c.Type.Known() {
+		if !services[c.Service] && c.Service != Environment || c.Type != "" && !c.Type.IsDefined() {
 			t.Errorf("%s is of service %s and type %s", c.Name, c.Service, c.Type)
 		}
 	}

@@ -9,17 +9,17 @@ func TestNear(t *testing.T) {
 		"shwo": "show", "rn": "run", "stale": "staleness", "stalenes": "staleness", "turn": "turns", "Run": "run",
 		"gaps": "gap", "": "", "x": "", "st": "", "something": "", "lost": "list",
 	} {
-		if got := Near(name, known); got != want {
+		if got := Nearest(name, known); got != want {
 			t.Errorf("%q is taken for %q, want %q", name, got, want)
 		}
 	}
-	if got := Near("lest", []string{"best", "lost", "list"}); got != "lost" {
+	if got := Nearest("lest", []string{"best", "lost", "list"}); got != "lost" {
 		t.Errorf("%q is taken", got)
 	}
-	if got := Meant("shwo", known); got != `, did you mean "show"?` {
+	if got := Suggestion("shwo", known); got != `, did you mean "show"?` {
 		t.Error(got)
 	}
-	if got := Meant("something", known); got != "" {
+	if got := Suggestion("something", known); got != "" {
 		t.Error(got)
 	}
 }

@@ -23,7 +23,7 @@ import (
 func Strict(text []byte, v any) error {
 	err := Unmarshal(text, v, yaml.Strict())
 	if unknown := (*yaml.UnknownFieldError)(nil); errors.As(err, &unknown) {
-		return wording.Reworded(err, unknown.GetMessage(), unknown.GetMessage()+meant(text, reflect.TypeOf(v), unknown.GetToken().Value))
+		return wording.Reworded(err, unknown.GetMessage(), unknown.GetMessage()+suggestion(text, reflect.TypeOf(v), unknown.GetToken().Value))
 	}
 	if err != nil {
 		return err
@@ -31,13 +31,13 @@ func Strict(text []byte, v any) error {
 	return CheckScalars(text, v)
 }
 
-// meant ends the sentence about a key that nothing reads with the one that is near to it in the same mapping.
-func meant(text []byte, t reflect.Type, key string) string {
+// suggestion ends the sentence about a key that nothing reads with the one that is near to it in the same mapping.
+func suggestion(text []byte, t reflect.Type, key string) string {
 	var written any
 	if Unmarshal(text, &written) != nil {
 		return ""
 	}
-	return wording.Meant(key, besides(written, t, key))
+	return wording.Suggestion(key, besides(written, t, key))
 }
 
 // besides are the keys that are known where a text has one that is not: nil where the text does not have that.

@@ -67,7 +67,7 @@ func check(text []byte) error {
 	w := &weigher{anchors: map[string]weight{}}
 	total := weight{}
 	for _, doc := range file.Docs {
-		total.add(w.of(doc.Body, 0))
+		total.add(w.weigh(doc.Body, 0))
 	}
 	switch {
 	case total.nodes > maxNodes || total.repeated > maxTwice:
@@ -126,8 +126,8 @@ func (w *weight) add(part weight) {
 
 type weigher struct{ anchors map[string]weight }
 
-// of weighs a value. An alias is behind its anchor, so each is weighed once.
-func (w *weigher) of(n ast.Node, depth int) weight {
+// weigh weighs a value. An alias is behind its anchor, so each is weighed once.
+func (w *weigher) weigh(n ast.Node, depth int) weight {
 	sum := weight{nodes: 1}
 	if depth > 4*maxDepth { // mappings, their pairs and values count one each
 		sum.depth = depth
@@ -136,7 +136,7 @@ func (w *weigher) of(n ast.Node, depth int) weight {
 	inside := func(parts ...ast.Node) {
 		for _, part := range parts {
 			if part != nil {
-				sum.add(w.of(part, depth+1))
+				sum.add(w.weigh(part, depth+1))
 			}
 		}
 	}

@@ -34,11 +34,11 @@ func Changes(ctx context.Context, store storage.Store, snapshot storage.Ref, bef
 			return &bounded{from, mostCompared}, nil
 		}
 	}
-	return difference.Between(stored(&snapshot), stored(before), stored(after), most)
+	return difference.Compare(stored(&snapshot), stored(before), stored(after), most)
 }
 
-// Left is the workspace that a rollout has left, as far as it has come; nil is the task's snapshot.
-func Left(r *events.Rollout) *storage.Ref {
+// LastWorkspace is the workspace that a rollout has left, as far as it has come; nil is the task's snapshot.
+func LastWorkspace(r *events.Rollout) *storage.Ref {
 	if r.Finished != nil && r.Finished.Workspace != nil {
 		return r.Finished.Workspace
 	}

@@ -51,19 +51,19 @@ type Bounds struct {
 	Seq    uint64 // the last one of the run's log: the rollout as it was then
 	Chains bool   // the trajectory is not read, nor made
 	// Known spares the reading of what the caller has folded already; nil is nothing.
-	Known *Known
+	Known *Knowledge
 }
 
-// Known is what somebody knows of a run and of the batches that hold a rollout's group.
-type Known struct {
+// Knowledge is what somebody knows of a run and of the batches that hold a rollout's group.
+type Knowledge struct {
 	Config  runfile.RunConfig
 	Feeds   []string // that have such a batch
 	Batches []InBatch
 }
 
 // KnownOf is what books that are folded to their end know.
-func KnownOf(books *books.Run, rollout string) *Known {
-	k := &Known{Config: books.Config}
+func KnownOf(books *books.Run, rollout string) *Knowledge {
+	k := &Knowledge{Config: books.Config}
 	for _, feed := range books.Feeds() {
 		step, member, masked := books.InBatch(feed, rollout)
 		if step == 0 {
@@ -88,7 +88,7 @@ func Read(ctx context.Context, log eventlog.Reader, run, rollout string, most Bo
 		if err != nil {
 			return nil, err
 		}
-		known = &Known{Config: cfg}
+		known = &Knowledge{Config: cfg}
 	}
 	links, err := chainsOf(ctx, log, run, rollout, known.Config.Feeds, most.Known == nil)
 	if err != nil {
@@ -243,7 +243,7 @@ func (s *Episode) unfinished(cfg runfile.RunConfig) *storage.Trajectory {
 			events.PromptTokens(&m, turn.TokenIDs)
 		}
 		t.Messages = append(t.Messages, m)
-		for _, result := range r.Tools.Of(turn.Turn).Results {
+		for _, result := range r.Tools.Answer(turn.Turn).Results {
 			t.Messages = append(t.Messages, storage.Message{Turn: m.Turn, Segment: m.Segment, Role: "tool", Name: result.Name, ToolCallID: result.CallID, Content: result.Content,
 				PolicyVersion: -1, StartedAt: result.StartedAt, Duration: time.Duration(result.DurationMS * float64(time.Millisecond))})
 		}

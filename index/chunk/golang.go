@@ -35,8 +35,8 @@ type goLines struct {
 	offset func(token.Pos) int
 }
 
-// at is the line of a position; nil behind the last one.
-func (g *goLines) at(pos token.Pos) *line {
+// lineAt is the line of a position; nil behind the last one.
+func (g *goLines) lineAt(pos token.Pos) *line {
 	i := lineAt(g.lines, g.offset(pos))
 	if i == len(g.lines) {
 		return nil
@@ -46,7 +46,7 @@ func (g *goLines) at(pos token.Pos) *line {
 
 // begin makes a line a place where a cut may be, at the depth of the outermost node that begins it.
 func (g *goLines) begin(pos token.Pos, depth int) {
-	if l := g.at(pos); l != nil && (l.fixed || depth < l.depth) {
+	if l := g.lineAt(pos); l != nil && (l.fixed || depth < l.depth) {
 		l.fixed, l.depth = false, depth
 	}
 }
@@ -86,7 +86,7 @@ func (g *goLines) declaration(decl ast.Decl) {
 		name = specNames(d)
 	}
 	g.begin(decl.Pos(), 0)
-	if l := g.at(decl.Pos()); l != nil && l.name == "" {
+	if l := g.lineAt(decl.Pos()); l != nil && l.name == "" {
 		l.name, l.declares = name, true
 	}
 	depth := 0

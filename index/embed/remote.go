@@ -212,7 +212,7 @@ func (r *remote) ask(ctx context.Context, texts []string) ([][]float32, error) {
 		if !errors.As(err, &f) || !mayBecomeRight(f) || ctx.Err() != nil {
 			return nil, err
 		}
-		if r.again.Spent(try) {
+		if r.again.GivesUp(try) {
 			return nil, fmt.Errorf("after %d tries: %w", try, err)
 		}
 		if !retry.Sleep(ctx, max(f.After, r.again.Delay(try))) {

@@ -186,7 +186,7 @@ func TestLikeGit(t *testing.T) {
 func compare(t *testing.T, root string, all map[string]bool) {
 	t.Helper()
 	want := gitSays(t, root, all)
-	rules, err := Above(root)
+	rules, err := ReadParents(root)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,11 +13,11 @@ import (
 // maxAbove bounds the search for the repository that a folder is in.
 const maxAbove = 64
 
-// Above reads the rules that reach into a directory from outside: .git/info/exclude, and the ignore files of the repository's
+// ReadParents reads the rules that reach into a directory from outside: .git/info/exclude, and the ignore files of the repository's
 // folders above it. The directory's own are the caller's to add, with Own.
 //
 // A rule above never excludes the directory itself: who names it wants it.
-func Above(dir string) (*Folder, error) {
+func ReadParents(dir string) (*Folder, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -98,15 +98,15 @@ func linked(name string) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("%s does not name a gitdir", name)
 	}
-	dir = within(filepath.Dir(name), strings.TrimSpace(dir))
+	dir = relativeTo(filepath.Dir(name), strings.TrimSpace(dir))
 	common, err := read(filepath.Join(dir, "commondir"))
 	if err != nil || common == "" {
 		return dir, err
 	}
-	return within(dir, strings.TrimSpace(common)), nil
+	return relativeTo(dir, strings.TrimSpace(common)), nil
 }
 
-func within(dir, name string) string {
+func relativeTo(dir, name string) string {
 	if filepath.IsAbs(name) {
 		return name
 	}

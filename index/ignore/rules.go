@@ -41,19 +41,19 @@ func Root(files map[string]string, exclude string) (*Folder, error) {
 		return nil, fmt.Errorf(".git/info/exclude: %w", err)
 	}
 	repository.total = len(repository.git)
-	return repository.with("", files)
+	return repository.addFiles("", files)
 }
 
 // Own adds the ignore files of the very folder that these rules are for, by name, to those that reach into it from above.
-func (f *Folder) Own(files map[string]string) (*Folder, error) { return f.with(f.path, files) }
+func (f *Folder) Own(files map[string]string) (*Folder, error) { return f.addFiles(f.path, files) }
 
 // Child makes the rules of a folder in this one, from the texts of that folder's ignore files by name. Without any, it costs
 // next to nothing.
 func (f *Folder) Child(name string, files map[string]string) (*Folder, error) {
-	return f.with(f.path+name+"/", files)
+	return f.addFiles(f.path+name+"/", files)
 }
 
-func (f *Folder) with(path string, files map[string]string) (*Folder, error) {
+func (f *Folder) addFiles(path string, files map[string]string) (*Folder, error) {
 	child := &Folder{parent: f, path: path, total: f.total}
 	if f.git == nil && f.own == nil {
 		child.parent = f.parent // the chain is as short as there are ignore files

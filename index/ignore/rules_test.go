@@ -89,7 +89,7 @@ func TestAbove(t *testing.T) {
 	write(t, filepath.Join(dir, GitFile), "*.o\n/pkg/lib/x\n/pkg/\n")
 	write(t, filepath.Join(dir, "pkg", RondoFile), "lib/y\n")
 	write(t, filepath.Join(dir, "pkg/lib", GitFile), "never read\n*.own\n")
-	rules, err := Above(filepath.Join(dir, "pkg/lib"))
+	rules, err := ReadParents(filepath.Join(dir, "pkg/lib"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestAbove(t *testing.T) {
 }
 
 func TestOutsideOfARepository(t *testing.T) {
-	rules, err := Above(t.TempDir())
+	rules, err := ReadParents(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestExcludeOfAWorktree(t *testing.T) {
 	git("commit", "--quiet", "--allow-empty", "-m", "first")
 	git("worktree", "add", "--quiet", "-b", "other", tree)
 	write(t, filepath.Join(dir, ".git/info/exclude"), "*.excluded\n")
-	rules, err := Above(tree)
+	rules, err := ReadParents(tree)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,16 +146,16 @@ func TestExcludeOfAWorktree(t *testing.T) {
 func TestUnreadableRulesAreErrors(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, ".git/info/exclude"), strings.Repeat("x", MaxFile+1))
-	if _, err := Above(dir); err == nil || !strings.Contains(err.Error(), "exclude") {
+	if _, err := ReadParents(dir); err == nil || !strings.Contains(err.Error(), "exclude") {
 		t.Errorf("a huge exclude file: %v", err)
 	}
 	write(t, filepath.Join(dir, ".git/info/exclude"), "")
 	write(t, filepath.Join(dir, GitFile), strings.Repeat("x\n", maxPatterns+1))
-	if _, err := Above(filepath.Join(dir, "sub")); err == nil || !strings.Contains(err.Error(), "patterns") {
+	if _, err := ReadParents(filepath.Join(dir, "sub")); err == nil || !strings.Contains(err.Error(), "patterns") {
 		t.Errorf("too many patterns: %v", err)
 	}
 	write(t, filepath.Join(dir, "linked/.git"), "nonsense")
-	if _, err := Above(filepath.Join(dir, "linked")); err == nil {
+	if _, err := ReadParents(filepath.Join(dir, "linked")); err == nil {
 		t.Error("a .git file that names nothing is accepted")
 	}
 	rules := root(t, nil, "")
@@ -177,7 +177,7 @@ func TestLinkedIgnoreFileIsNotFollowed(t *testing.T) {
 	if err := os.Symlink("rules", filepath.Join(dir, GitFile)); err != nil {
 		t.Fatal(err)
 	}
-	rules, err := Above(filepath.Join(dir, "sub"))
+	rules, err := ReadParents(filepath.Join(dir, "sub"))
 	if err != nil {
 		t.Fatal(err)
 	}

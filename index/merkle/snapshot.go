@@ -99,7 +99,7 @@ func (s *snapshot) entry(ctx context.Context, rules *ignore.Folder, path string,
 	if entry.IsDir() {
 		below, err := rules.Child(name, nil)
 		if err != nil {
-			return s.lost(path, name, nil, err).node, true
+			return s.unreadable(path, name, nil, err).node, true
 		}
 		node := s.folder(ctx, below, path, depth+1)
 		node.Name = name
@@ -118,7 +118,7 @@ func (s *snapshot) entry(ctx context.Context, rules *ignore.Folder, path string,
 		s.skip(source.TooLarge)
 		return Node{}, false
 	} else if err != nil {
-		return s.lost(path, name, nil, err).node, true
+		return s.unreadable(path, name, nil, err).node, true
 	}
 	s.read.Add(1)
 	m := memory{name: name, reason: source.Classify(name, content)}

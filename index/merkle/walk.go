@@ -39,7 +39,7 @@ func Walk(ctx context.Context, dir string, known *State, limits Limits) (*Result
 	if err := limits.Validate(); err != nil {
 		return nil, err
 	}
-	rules, err := ignore.Above(dir)
+	rules, err := ignore.ReadParents(dir)
 	if err != nil {
 		return nil, fmt.Errorf("walk %s: %w", dir, err)
 	}
@@ -109,8 +109,8 @@ type walker struct {
 	missed  int // the number of unknown paths
 }
 
-// found is what became of one entry: a node, or none for what is skipped, and what is remembered of it.
-type found struct {
+// entry is what became of one entry: a node, or none for what is skipped, and what is remembered of it.
+type entry struct {
 	node   Node
 	keep   bool
 	memory memory
@@ -130,7 +130,7 @@ func (w *walker) folder(ctx context.Context, at openFolder, known *remembered) (
 		node.seal()
 		return node, known
 	}
-	list := make([]found, len(names))
+	list := make([]entry, len(names))
 	w.each(len(names), func(i int) { list[i] = w.entry(ctx, at, names[i], known) })
 	memory := &remembered{entries: make([]memory, 0, len(list))}
 	node.Children = make([]Node, 0, len(list))
@@ -209,12 +209,12 @@ func (w *walker) each(n int, do func(i int)) {
 	group.Wait()
 }
 
-func (w *walker) entry(ctx context.Context, at openFolder, name string, known *remembered) found {
+func (w *walker) entry(ctx context.Context, at openFolder, name string, known *remembered) entry {
 	path := join(at.path, name)
 	memory := known.find(name)
 	now, err := statIn(at.root, at.list, name)
 	if err != nil {
-		return w.lost(path, name, memory, err)
+		return w.unreadable(path, name, memory, err)
 	}
 	kind := now.kind()
 	if reason := w.byKind(at.rules, name, kind, at.depth); reason != source.Indexed {
@@ -224,10 +224,10 @@ func (w *walker) entry(ctx context.Context, at openFolder, name string, known *r
 		w.stop(fmt.Errorf("%w (limit %d)", ErrTooManyFiles, w.limits.Files))
 	}
 	if err := context.Cause(ctx); err != nil {
-		return w.lost(path, name, memory, err)
+		return w.unreadable(path, name, memory, err)
 	}
 	if kind.IsDir() {
-		return w.below(ctx, at, now, name, path, memory)
+		return w.enter(ctx, at, now, name, path, memory)
 	}
 	return w.file(at, now, name, path, memory)
 }
@@ -249,19 +249,19 @@ func (w *walker) byKind(rules *ignore.Folder, name string, kind fs.FileMode, dep
 	return source.Indexed
 }
 
-// below goes into a folder.
-func (w *walker) below(ctx context.Context, at openFolder, now stamp, name, path string, known *memory) found {
+// enter goes into a folder.
+func (w *walker) enter(ctx context.Context, at openFolder, now stamp, name, path string, known *memory) entry {
 	root, err := at.root.OpenRoot(name)
 	if err != nil {
-		return w.lost(path, name, known, err)
+		return w.unreadable(path, name, known, err)
 	}
 	defer root.Close()
 	if err := same(root, now); err != nil {
-		return w.lost(path, name, known, err)
+		return w.unreadable(path, name, known, err)
 	}
 	rules, err := at.rules.Child(name, nil)
 	if err != nil {
-		return w.lost(path, name, known, err)
+		return w.unreadable(path, name, known, err)
 	}
 	before := &remembered{}
 	if known != nil && known.folder != nil {
@@ -269,7 +269,7 @@ func (w *walker) below(ctx context.Context, at openFolder, now stamp, name, path
 	}
 	node, after := w.folder(ctx, openFolder{root: root, rules: rules, path: path, depth: at.depth + 1}, before)
 	node.Name = name
-	return found{
+	return entry{
 		node: node, keep: len(node.Children) > 0 || node.Partial,
 		memory: memory{name: name, folder: after}, recall: len(after.entries) > 0,
 	}
@@ -290,7 +290,7 @@ func same(root *os.Root, entry stamp) error {
 }
 
 // file digests a file, unless its stamp is known.
-func (w *walker) file(at openFolder, now stamp, name, path string, known *memory) found {
+func (w *walker) file(at openFolder, now stamp, name, path string, known *memory) entry {
 	if reason := source.ByName(name); reason != source.Indexed {
 		return w.skip(reason)
 	}
@@ -305,7 +305,7 @@ func (w *walker) file(at openFolder, now stamp, name, path string, known *memory
 	if errors.Is(err, errTooLarge) {
 		return w.skip(source.TooLarge)
 	} else if err != nil {
-		return w.lost(path, name, known, err)
+		return w.unreadable(path, name, known, err)
 	}
 	w.read.Add(1)
 	m := memory{name: name, stamp: now, reason: source.Classify(name, content)}
@@ -316,25 +316,25 @@ func (w *walker) file(at openFolder, now stamp, name, path string, known *memory
 }
 
 // settle makes a file's node of what is known of it.
-func (w *walker) settle(m memory, recall bool) found {
+func (w *walker) settle(m memory, recall bool) entry {
 	if m.reason != source.Indexed {
 		w.skip(m.reason)
-		return found{memory: m, recall: recall}
+		return entry{memory: m, recall: recall}
 	}
-	return found{node: Node{Name: m.name, Digest: m.digest, Size: m.stamp.size}, keep: true, memory: m, recall: recall}
+	return entry{node: Node{Name: m.name, Digest: m.digest, Size: m.stamp.size}, keep: true, memory: m, recall: recall}
 }
 
-func (w *walker) skip(reason source.Reason) found {
+func (w *walker) skip(reason source.Reason) entry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.skipped[reason]++
-	return found{}
+	return entry{}
 }
 
-// lost makes an entry that could not be looked at. What is known of it stays.
-func (w *walker) lost(path, name string, known *memory, err error) found {
+// unreadable makes an entry that could not be looked at. What is known of it stays.
+func (w *walker) unreadable(path, name string, known *memory, err error) entry {
 	w.miss(path, err)
-	f := found{node: Node{Name: name, Unknown: true, Partial: true}, keep: true}
+	f := entry{node: Node{Name: name, Unknown: true, Partial: true}, keep: true}
 	if known != nil {
 		f.memory, f.recall = *known, true
 	}

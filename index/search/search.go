@@ -94,7 +94,7 @@ func Run(ctx context.Context, b *segment.Base, q Query) ([]Hit, error) {
 	for i := range all {
 		at[i] = all[i].row
 	}
-	estimates := slices.ContainsFunc(near, func(n segment.Near) bool { return n.Estimate })
+	estimates := slices.ContainsFunc(near, func(n segment.Neighbour) bool { return n.Estimate })
 	locations, err := b.Locate(ctx, v, at, near)
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ type scored struct {
 }
 
 // fuse joins the lists.
-func fuse(v *segment.View, byWords, byVector []segment.Near, named []segment.Row, tests bool) []scored {
+func fuse(v *segment.View, byWords, byVector []segment.Neighbour, named []segment.Row, tests bool) []scored {
 	all := map[segment.Row]*scored{}
 	of := func(r segment.Row) *scored {
 		if all[r] == nil {
@@ -213,7 +213,7 @@ func fuse(v *segment.View, byWords, byVector []segment.Near, named []segment.Row
 
 // share is the score at a rank of a list as a share of the best one. A row that is not in a full list may be hardly worse than the last
 // that is, and counts as that one; where the list has room, it has nothing of what the list is about.
-func share(list []segment.Near, rank int) float64 {
+func share(list []segment.Neighbour, rank int) float64 {
 	if rank == 0 && len(list) == listed {
 		rank = listed
 	}
@@ -223,7 +223,7 @@ func share(list []segment.Near, rank int) float64 {
 	return max(list[rank-1].Score, 0) / list[0].Score
 }
 
-func namedInOrder(v *segment.View, byWords []segment.Near, named []segment.Row) []segment.Row {
+func namedInOrder(v *segment.View, byWords []segment.Neighbour, named []segment.Row) []segment.Row {
 	rank := map[segment.Row]int{}
 	for i, n := range byWords {
 		rank[n.Row] = i + 1

@@ -17,7 +17,7 @@ const (
 )
 
 // words ranks the live rows by BM25: sum over words of idf · tf · (k1+1) / (tf + k1 · (1 - b + b · length / average)).
-func words(v *segment.View, n int) []segment.Near {
+func words(v *segment.View, n int) []segment.Neighbour {
 	if v.Rows == 0 {
 		return nil
 	}
@@ -41,11 +41,11 @@ func words(v *segment.View, n int) []segment.Near {
 			}
 		})
 	}
-	var all []segment.Near
+	var all []segment.Neighbour
 	for part := range sums {
 		for _, row := range touched[part] {
-			if r := segment.RowOf(part, row); v.Within(r) {
-				all = append(all, segment.Near{Row: r, Score: sums[part][row]})
+			if r := segment.RowOf(part, row); v.Contains(r) {
+				all = append(all, segment.Neighbour{Row: r, Score: sums[part][row]})
 			}
 		}
 	}
@@ -53,7 +53,7 @@ func words(v *segment.View, n int) []segment.Near {
 }
 
 // best gives the first of all rows in order.
-func best(v *segment.View, all []segment.Near) []segment.Near {
+func best(v *segment.View, all []segment.Neighbour) []segment.Neighbour {
 	if len(all) > 4*listed {
 		// Only those that can be among the first are put in order.
 		scores := make([]float64, len(all))
@@ -62,9 +62,11 @@ func best(v *segment.View, all []segment.Near) []segment.Near {
 		}
 		slices.Sort(scores)
 		least := scores[len(scores)-listed]
-		all = slices.DeleteFunc(all, func(n segment.Near) bool { return n.Score < least })
+		all = slices.DeleteFunc(all, func(n segment.Neighbour) bool { return n.Score < least })
 	}
-	slices.SortFunc(all, func(a, b segment.Near) int { return cmp.Or(cmp.Compare(b.Score, a.Score), v.Compare(a.Row, b.Row)) })
+	slices.SortFunc(all, func(a, b segment.Neighbour) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), v.Compare(a.Row, b.Row))
+	})
 	return all[:min(len(all), listed)]
 }
 

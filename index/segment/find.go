@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// found is where a live file is.
-type found struct {
+// liveFile is where a live file is.
+type liveFile struct {
 	part    *part
 	file    int // in the segment
 	content [16]byte
@@ -27,7 +27,7 @@ func (p *part) pageOf(path string) int {
 }
 
 // find looks live files up by their paths.
-func (b *Base) find(ctx context.Context, paths []string) (map[string]found, error) {
+func (b *Base) find(ctx context.Context, paths []string) (map[string]liveFile, error) {
 	var wants []want
 	for _, path := range paths {
 		for _, p := range b.parts {
@@ -40,7 +40,7 @@ func (b *Base) find(ctx context.Context, paths []string) (map[string]found, erro
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]found{}
+	all := map[string]liveFile{}
 	for _, path := range paths {
 		for _, p := range b.parts {
 			n := p.pageOf(path)
@@ -50,7 +50,7 @@ func (b *Base) find(ctx context.Context, paths []string) (map[string]found, erro
 			f := page[filesPage](read, p, files, n)
 			at, ok := slices.BinarySearch(f.paths, path)
 			if file := n*filesPerPage + at; ok && !p.dead(file) {
-				all[path] = found{p, file, f.content[at], int(f.rows[at]), int64(f.words[at])}
+				all[path] = liveFile{p, file, f.content[at], int(f.rows[at]), int64(f.words[at])}
 			}
 		}
 	}
@@ -197,11 +197,11 @@ func (r *reader) load(ctx context.Context, slots map[[16]byte]slot) (map[[16]byt
 	for id, s := range slots {
 		per := perPage(vectors, s.part.dimensions)
 		v := page[vectorPage](read, s.part, vectors, int(s.slot)/per)
-		all[id] = v.at(int(s.slot)%per, s.part.dimensions)
+		all[id] = v.vector(int(s.slot)%per, s.part.dimensions)
 	}
 	return all, nil
 }
 
-func (v *vectorPage) at(i, dimensions int) quantised {
+func (v *vectorPage) vector(i, dimensions int) quantised {
 	return quantised{v.vectors[i*dimensions:][:dimensions:dimensions], v.scales[i]}
 }

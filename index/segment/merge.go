@@ -132,7 +132,7 @@ func (p *part) unpack(read *pages) ([]chunkRow, error) {
 	for n := range p.pages(vectors) {
 		v := page[vectorPage](read, p, vectors, n)
 		for i, row := range v.rows {
-			all[row].vector = v.at(i, p.dimensions)
+			all[row].vector = v.vector(i, p.dimensions)
 			rowAt = append(rowAt, row)
 		}
 	}

@@ -54,8 +54,8 @@ func dot(steps []int16, row []byte) int32 {
 	return a + b + c + d
 }
 
-// Near is a row and its likeness to the query: about the cosine.
-type Near struct {
+// Neighbour is a row and its likeness to the query: about the cosine.
+type Neighbour struct {
 	Row      Row
 	Score    float64
 	Estimate bool // by signs alone, until Base.Locate
@@ -66,11 +66,11 @@ type Near struct {
 type nearest struct {
 	view  *View
 	keep  int
-	all   []Near
+	all   []Neighbour
 	least float64 // below it nothing counts any more
 }
 
-func (n *nearest) add(near Near) {
+func (n *nearest) add(near Neighbour) {
 	if near.Score < n.least || near.Score <= 0 {
 		return
 	}
@@ -87,13 +87,13 @@ func (n *nearest) cut() {
 	}
 }
 
-func (v *View) sort(all []Near) {
-	slices.SortFunc(all, func(a, b Near) int { return cmp.Or(cmp.Compare(b.Score, a.Score), v.Compare(a.Row, b.Row)) })
+func (v *View) sort(all []Neighbour) {
+	slices.SortFunc(all, func(a, b Neighbour) int { return cmp.Or(cmp.Compare(b.Score, a.Score), v.Compare(a.Row, b.Row)) })
 }
 
 // Nearest gives the best rows by their vectors, at most so many, the best first. Rows that are not at all like the query are none of them.
 // Where the index is searched by its clusters, the scores are estimates, and should be those of more rows than are wanted.
-func (v *View) Nearest(keep int) []Near {
+func (v *View) Nearest(keep int) []Neighbour {
 	if v.query.scale == 0 || keep < 1 {
 		return nil
 	}
@@ -131,10 +131,10 @@ func (n *nearest) scan(part int, page *vectorPage) {
 	p, steps := n.view.parts[part], n.view.query.steps
 	d := len(steps)
 	for i, row := range page.rows {
-		if page.scales[i] == 0 || !p.alive(row) || !p.in(row) {
+		if page.scales[i] == 0 || !p.alive(row) || !p.contains(row) {
 			continue
 		}
-		n.add(Near{Row: Row{int32(part), row}, Score: n.view.query.score(page.vectors[i*d:(i+1)*d], page.scales[i])})
+		n.add(Neighbour{Row: Row{int32(part), row}, Score: n.view.query.score(page.vectors[i*d:(i+1)*d], page.scales[i])})
 	}
 }
 
@@ -147,15 +147,15 @@ func (n *nearest) scanSigns(part int, c probed, signs *signed) {
 	p, words := n.view.parts[part], signWords(len(n.view.query.steps))
 	for i := c.from; i < c.to; i++ {
 		row := c.page.rows[i]
-		if !p.alive(row) || !p.in(row) {
+		if !p.alive(row) || !p.contains(row) {
 			continue
 		}
-		n.add(Near{Row{int32(part), row}, c.likeness + signs.estimate(c.page.signs[i*words:][:words])*float64(c.page.norms[i]), true, uint32(c.first + i)})
+		n.add(Neighbour{Row{int32(part), row}, c.likeness + signs.estimate(c.page.signs[i*words:][:words])*float64(c.page.norms[i]), true, uint32(c.first + i)})
 	}
 }
 
 // score replaces estimates by scores.
-func (v *View) score(read *pages, near []Near) {
+func (v *View) score(read *pages, near []Neighbour) {
 	for i := range near {
 		n := &near[i]
 		if !n.Estimate {
@@ -163,7 +163,7 @@ func (v *View) score(read *pages, near []Near) {
 		}
 		p := v.parts[n.Row.part].part
 		per := perPage(vectors, p.dimensions)
-		q := page[vectorPage](read, p, vectors, int(n.slot)/per).at(int(n.slot)%per, p.dimensions)
+		q := page[vectorPage](read, p, vectors, int(n.slot)/per).vector(int(n.slot)%per, p.dimensions)
 		n.Score, n.Estimate = v.query.score(q.bytes, q.scale), false
 	}
 	v.sort(near)

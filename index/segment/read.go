@@ -33,9 +33,9 @@ type want struct {
 
 func (w want) key() pageKey { return pageKey{w.part.digest, w.section, w.page} }
 
-func (w want) from() int64 { return w.part.starts[w.section][w.page] }
+func (w want) start() int64 { return w.part.starts[w.section][w.page] }
 
-func (w want) to() int64 { return w.part.starts[w.section][w.page+1] }
+func (w want) end() int64 { return w.part.starts[w.section][w.page+1] }
 
 // Reading from the store: pages closer than gap are read together, up to span bytes at once, and in so many requests at the same time.
 const (
@@ -78,7 +78,7 @@ func (r *reader) fetch(ctx context.Context, wants []want) (*pages, error) {
 		return found, nil
 	}
 	slices.SortFunc(missing, func(a, b want) int {
-		return cmp.Or(bytes.Compare(a.part.digest[:], b.part.digest[:]), cmp.Compare(a.from(), b.from()))
+		return cmp.Or(bytes.Compare(a.part.digest[:], b.part.digest[:]), cmp.Compare(a.start(), b.start()))
 	})
 	missing, err := r.fetchNear(ctx, missing, found)
 	if err != nil || len(missing) == 0 {
@@ -96,7 +96,7 @@ func (r *reader) fetch(ctx context.Context, wants []want) (*pages, error) {
 func runs(sorted []want, gap int64) (all [][]want) {
 	start := 0
 	for i := 1; i <= len(sorted); i++ {
-		if i < len(sorted) && sorted[i].part == sorted[start].part && sorted[i].from() <= sorted[i-1].to()+gap && sorted[i].to() <= sorted[start].from()+span {
+		if i < len(sorted) && sorted[i].part == sorted[start].part && sorted[i].start() <= sorted[i-1].end()+gap && sorted[i].end() <= sorted[start].start()+span {
 			continue
 		}
 		all = append(all, sorted[start:i])
@@ -135,13 +135,13 @@ func (r *reader) fetchNear(ctx context.Context, missing []want, found *pages) (r
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			from, to := run[0].from(), run[len(run)-1].to()
+			from, to := run[0].start(), run[len(run)-1].end()
 			if p.data != nil {
 				return r.open(run, p.data[from:to], found)
 			}
 			data := readRange(f, from, to-from)
 			for _, w := range run {
-				if !hole(data[w.from()-from:w.to()-from]) && r.open([]want{w}, data[w.from()-from:w.to()-from], found) == nil {
+				if !hole(data[w.start()-from:w.end()-from]) && r.open([]want{w}, data[w.start()-from:w.end()-from], found) == nil {
 					continue
 				}
 				mu.Lock()
@@ -153,7 +153,7 @@ func (r *reader) fetchNear(ctx context.Context, missing []want, found *pages) (r
 	}
 	err = g.Wait()
 	slices.SortFunc(rest, func(a, b want) int {
-		return cmp.Or(bytes.Compare(a.part.digest[:], b.part.digest[:]), cmp.Compare(a.from(), b.from()))
+		return cmp.Or(bytes.Compare(a.part.digest[:], b.part.digest[:]), cmp.Compare(a.start(), b.start()))
 	})
 	return rest, err
 }
@@ -170,8 +170,8 @@ func hole(sealed []byte) bool {
 
 // fetchRun reads neighbouring pages from the store.
 func (r *reader) fetchRun(ctx context.Context, run []want, found *pages) error {
-	p, from := run[0].part, run[0].from()
-	data, err := r.store.GetRange(ctx, segmentKey(r.keys.Space(), p.digest), from, run[len(run)-1].to()-from)
+	p, from := run[0].part, run[0].start()
+	data, err := r.store.GetRange(ctx, segmentKey(r.keys.Space(), p.digest), from, run[len(run)-1].end()-from)
 	switch {
 	case isGone(err):
 		return fmt.Errorf("segment %x: %w: garbage collection takes what newer indexes do not need; load the index again", p.digest[:8], err)
@@ -189,9 +189,9 @@ func (r *reader) fetchRun(ctx context.Context, run []want, found *pages) error {
 
 // open decrypts and decodes pages. The data begin with the first one.
 func (r *reader) open(run []want, data []byte, found *pages) error {
-	first := run[0].from()
+	first := run[0].start()
 	for _, w := range run {
-		packed, err := r.keys.Open(data[w.from()-first:w.to()-first], w.part.place(w.section, w.page))
+		packed, err := r.keys.Open(data[w.start()-first:w.end()-first], w.part.place(w.section, w.page))
 		if err != nil {
 			return w.part.wrong(w.section, w.page, fmt.Errorf("%w: %w", storage.ErrCorrupt, err))
 		}

@@ -225,7 +225,7 @@ func (p *part) view(read *pages, r Request, words, names []uint64) (*partView, e
 		v.lengths = append(v.lengths, page[lengthsPage](read, p, lengths, n))
 	}
 	if r.Directory != "" {
-		v.within = p.below(read, r.Directory)
+		v.within = p.rowsBelow(read, r.Directory)
 	}
 	var err error
 	if v.words, err = v.lists(read, words); err != nil {
@@ -270,8 +270,8 @@ func bounds(directory string) []string {
 	return []string{directory + "/", directory + "0", directory, directory + "\x00"} // '0' comes after '/'
 }
 
-// below gives the rows below a directory, and those of the file of that path.
-func (p *part) below(read *pages, directory string) []stretch {
+// rowsBelow gives the rows below a directory, and those of the file of that path.
+func (p *part) rowsBelow(read *pages, directory string) []stretch {
 	var at [4]uint32
 	for i, bound := range bounds(directory) {
 		if n := p.pageOf(bound); n >= 0 {
@@ -283,8 +283,8 @@ func (p *part) below(read *pages, directory string) []stretch {
 	return []stretch{{at[0], at[1]}, {at[2], at[3]}}
 }
 
-// in reports whether a row is within the request's directory.
-func (v *partView) in(row uint32) bool {
+// contains reports whether a row is within the request's directory.
+func (v *partView) contains(row uint32) bool {
 	for _, s := range v.within {
 		if row >= s.from && row < s.to {
 			return true
@@ -307,7 +307,7 @@ func (v *View) Named() []Row {
 		var in []uint32
 		for _, list := range p.names {
 			for _, posting := range list {
-				if p.in(posting.Row) {
+				if p.contains(posting.Row) {
 					in = append(in, posting.Row)
 				}
 			}
@@ -323,8 +323,8 @@ func (v *View) Named() []Row {
 // RowOf names a row of a part.
 func RowOf(part int, row uint32) Row { return Row{int32(part), row} }
 
-// Within reports whether a row is within the request's directory.
-func (v *View) Within(r Row) bool { return v.parts[r.part].in(r.row) }
+// Contains reports whether a row is within the request's directory.
+func (v *View) Contains(r Row) bool { return v.parts[r.part].contains(r.row) }
 
 // Length is how many words a row has.
 func (v *View) Length(r Row) uint32 {
@@ -360,7 +360,7 @@ type Location struct {
 
 // Locate tells where rows of a view of this index are, and replaces estimates among the near ones by their scores, the best first: both in
 // one round trip.
-func (b *Base) Locate(ctx context.Context, v *View, all []Row, near []Near) ([]Location, error) {
+func (b *Base) Locate(ctx context.Context, v *View, all []Row, near []Neighbour) ([]Location, error) {
 	var wants []want
 	for _, r := range all {
 		wants = append(wants, want{v.parts[r.part].part, rows, int(r.row) / rowsPerPage})

@@ -52,7 +52,7 @@ func (f *Folder) sync(ctx context.Context, from beginning, known *merkle.State, 
 		return events.IndexState{}, err
 	}
 	defer root.Close()
-	state, err := f.Index.sync(ctx, from, walked, below(root), show)
+	state, err := f.Index.sync(ctx, from, walked, folderOpener(root), show)
 	if err != nil {
 		return state, err
 	}
@@ -70,8 +70,8 @@ func (f *Folder) sync(ctx context.Context, from beginning, known *merkle.State, 
 	return state, nil
 }
 
-// below opens regular files of a folder. It waits for nobody who would write to a pipe that took a file's place.
-func below(root *os.Root) opener {
+// folderOpener opens regular files of a folder. It waits for nobody who would write to a pipe that took a file's place.
+func folderOpener(root *os.Root) opener {
 	return func(path string) (io.ReadCloser, error) {
 		f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 		if err != nil {

@@ -157,13 +157,13 @@ func bound(cfg *runfile.RunConfig) int64 {
 	return most
 }
 
-// within are the targets whose version a call may be sampled with, and what is wrong with the others. changed is closed when that may be no longer so.
-func (a *activations) within(c Call, among []target) (may []target, wrong []string, changed <-chan struct{}) {
+// usable are the targets whose version a call may be sampled with, and what is wrong with the others. changed is closed when that may be no longer so.
+func (a *activations) usable(c Call, among []target) (may []target, wrong []string, changed <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	cfg := c.Config
 	serving := a.serving[cfg.Policy]
-	oldest, wanted := a.published[cfg.Policy]-bound(cfg), a.wanted(c)
+	oldest, wanted := a.published[cfg.Policy]-bound(cfg), a.promotedVersion(c)
 	if a.read && wanted > 0 && cfg.Endpoint == runfile.BuiltinEndpoint {
 		return builtin(cfg.Policy, wanted, among), nil, a.changed
 	}
@@ -184,18 +184,18 @@ func (a *activations) within(c Call, among []target) (may []target, wrong []stri
 		case wanted == 0 && cfg.PolicyVersion == nil && s.version < oldest:
 			wrong = append(wrong, fmt.Sprintf("%s serves version %d", t.url, s.version))
 		default:
-			may = append(may, t.with(cfg, s))
+			may = append(may, t.withVersion(cfg, s))
 		}
 	}
 	return may, wrong, a.changed
 }
 
-// wanted is the version that a rollout gets because it is promoted; 0 for none.
-func (a *activations) wanted(c Call) int64 {
+// promotedVersion is the version that a rollout gets because it is promoted; 0 for none.
+func (a *activations) promotedVersion(c Call) int64 {
 	if c.Config.PolicyVersion != nil {
 		return 0
 	}
-	return a.promoted[c.Config.Policy].Of(c.Run, c.Affinity)
+	return a.promoted[c.Config.Policy].VersionFor(c.Run, c.Affinity)
 }
 
 // builtin asks the built-in policy for a version by its name: it serves every one that was published, and says nothing of its address.
@@ -207,24 +207,24 @@ func builtin(policy string, version int64, among []target) []target {
 	return named
 }
 
-// with is a target that is asked for the version that it serves, where versions have names. A pinned run asks for its own by name anyhow.
-func (t target) with(cfg *runfile.RunConfig, s activated) target {
+// withVersion is a target that is asked for the version that it serves, where versions have names. A pinned run asks for its own by name anyhow.
+func (t target) withVersion(cfg *runfile.RunConfig, s activated) target {
 	if s.model != "" && cfg.PolicyVersion == nil {
 		t.named = &s
 	}
 	return t
 }
 
-// asked is the name of the model that the server is asked for.
-func (t target) asked() string {
+// modelName is the name of the model that the server is asked for.
+func (t target) modelName() string {
 	if t.named != nil {
 		return t.named.model
 	}
 	return t.model
 }
 
-// gone reports whether a server does not know the version any more for which it was asked by name: the log says soon what it has.
-func (t target) gone(f *inference.Failure) bool {
+// lacksVersion reports whether a server does not know the version any more for which it was asked by name: the log says soon what it has.
+func (t target) lacksVersion(f *inference.Failure) bool {
 	if t.named == nil {
 		return false
 	}
@@ -238,7 +238,7 @@ const lagging = time.Second
 // caughtUp are the targets that serve a version which the run may be sampled with. Where none does it waits for one, until c.Until.
 func (f *Fleet) caughtUp(ctx context.Context, c Call, among []target) ([]target, error) {
 	for {
-		may, wrong, changed := f.activations.within(c, among)
+		may, wrong, changed := f.activations.usable(c, among)
 		if len(may) > 0 {
 			return may, nil
 		}
@@ -270,7 +270,7 @@ func (f *Fleet) enter(ctx context.Context, c Call, targets []target) (target, er
 		if err != nil {
 			return target{}, err
 		}
-		if still, _, _ := f.activations.within(c, []target{at}); len(still) > 0 {
+		if still, _, _ := f.activations.usable(c, []target{at}); len(still) > 0 {
 			return still[0], nil
 		}
 		f.leave(at)

@@ -80,7 +80,7 @@ func TestVersionsRoute(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			may, wrong, _ := f.activations.within(asked, targets)
+			may, wrong, _ := f.activations.usable(asked, targets)
 			got := ""
 			for _, host := range []string{"a", "b"} {
 				for _, m := range may {
@@ -216,11 +216,11 @@ func TestUnreadLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.activations.reach(2)
-	if may, _, _ := f.activations.within(c, targets); len(may) != 1 {
+	if may, _, _ := f.activations.usable(c, targets); len(may) != 1 {
 		t.Error("a log that is read half way decides")
 	}
 	f.activations.reach(1)
-	if may, _, _ := f.activations.within(c, targets); len(may) != 0 {
+	if may, _, _ := f.activations.usable(c, targets); len(may) != 0 {
 		t.Error("a log that is read decides nothing")
 	}
 }
@@ -255,7 +255,7 @@ func TestVersionsAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	may := func() int {
-		may, _, _ := f.activations.within(c, targets)
+		may, _, _ := f.activations.usable(c, targets)
 		return len(may)
 	}
 	state(events.WeightsActivatedType, events.WeightsActivated{Version: 3, Replica: "http://a/v1", Lost: true})

@@ -98,8 +98,8 @@ func (f *Fleet) look() {
 	}
 }
 
-// before says who comes first.
-func (w *waiter) before(o *waiter) bool {
+// precedes says who comes first.
+func (w *waiter) precedes(o *waiter) bool {
 	if w.priority != o.priority {
 		return w.priority > o.priority
 	}
@@ -114,7 +114,7 @@ func (f *Fleet) enqueue(w *waiter) {
 	w.order = f.order
 	f.order++
 	i, _ := slices.BinarySearchFunc(f.waiting, w, func(a, b *waiter) int {
-		if a.before(b) {
+		if a.precedes(b) {
 			return -1
 		}
 		return 1

@@ -35,6 +35,6 @@ func servingLast(targets []target, policy string, version int64) {
 	slices.SortStableFunc(targets, func(a, b target) int { return other(a) - other(b) })
 }
 
-func without(targets []target, r *replica) []target {
+func dropReplica(targets []target, r *replica) []target {
 	return slices.DeleteFunc(targets, func(t target) bool { return t.replica == r })
 }

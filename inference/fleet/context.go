@@ -39,7 +39,7 @@ func newContexts() contexts {
 	return contexts{known}
 }
 
-func (c contexts) of(at target) *contextLimit {
+func (c contexts) limit(at target) *contextLimit {
 	key, fresh := at.url+" "+at.model, &contextLimit{}
 	if before, there, _ := c.known.PeekOrAdd(key, fresh); there {
 		return before
@@ -56,7 +56,7 @@ func (f *Fleet) contextOf(ctx context.Context, client *inference.Client, c Call,
 	case c.Config.Limits.Context > 0:
 		return c.Config.Limits.Context
 	}
-	l := f.contexts.of(at)
+	l := f.contexts.limit(at)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	age := time.Since(l.at)
@@ -65,7 +65,7 @@ func (f *Fleet) contextOf(ctx context.Context, client *inference.Client, c Call,
 	}
 	ctx, cancel := context.WithTimeout(ctx, contextTime)
 	defer cancel()
-	tokens, err := client.ContextLimit(ctx, at.url, at.asked())
+	tokens, err := client.ContextLimit(ctx, at.url, at.modelName())
 	if err != nil {
 		f.opts.Logger.Debug("context length unknown", "endpoint", at.url, "error", err)
 	}
@@ -75,7 +75,7 @@ func (f *Fleet) contextOf(ctx context.Context, client *inference.Client, c Call,
 
 // learn keeps the length that a server's refusal told.
 func (c contexts) learn(at target, tokens int) {
-	l := c.of(at)
+	l := c.limit(at)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.at, l.tokens = time.Now(), tokens
@@ -125,7 +125,7 @@ func (f *Fleet) fit(ctx context.Context, client *inference.Client, c Call, at ta
 		most = min(most, room)
 	}
 	for try := 0; ; try++ {
-		answer.response, answer.plain, failure = f.request(ctx, client, at, c.Request(at.asked(), most))
+		answer.response, answer.plain, failure = f.request(ctx, client, at, c.Request(at.modelName(), most))
 		if failure == nil {
 			break
 		}

@@ -18,7 +18,7 @@ func (f *Fleet) Count(ctx context.Context, c Call) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if may, _, _ := f.activations.within(c, targets); len(may) > 0 { // all versions count alike, but those that have names are asked by them
+	if may, _, _ := f.activations.usable(c, targets); len(may) > 0 { // all versions count alike, but those that have names are asked by them
 		targets = may
 	}
 	f.mu.Lock()
@@ -50,7 +50,7 @@ func (f *Fleet) count(ctx context.Context, c Call, at target, servers int) (n in
 		defer cancel()
 	}
 	client := inference.Client{HTTP: f.http, APIKey: at.key, MaxTokens: c.Sampling.MaxTokens}
-	conv := c.Tokens(at.asked())
+	conv := c.Tokens(at.modelName())
 	engine, err := f.engineOf(ctx, &client, at)
 	if errors.As(err, &failure) && failure.Status != http.StatusNotFound {
 		return 0, failure // engines count otherwise
@@ -62,7 +62,7 @@ func (f *Fleet) count(ctx context.Context, c Call, at target, servers int) (n in
 	}
 	switch {
 	case failure == nil:
-	case at.gone(failure):
+	case at.lacksVersion(failure):
 		failure.Throttled, failure.Permanent, failure.After = true, false, lagging
 	case failure.Status == http.StatusNotFound && !conv.Chat: // another server may have come to this address
 		f.setEngine(at, "")

@@ -29,7 +29,7 @@ type distribution struct {
 	found probe.Distribution
 }
 
-func (d *distributions) of(key string) *distribution {
+func (d *distributions) entry(key string) *distribution {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.known == nil {
@@ -52,7 +52,7 @@ func (f *Fleet) wrongFor(ctx context.Context, client *inference.Client, c Call, 
 	if !c.checked() {
 		return nil
 	}
-	d := f.distributions.of(at.url + " " + at.model)
+	d := f.distributions.entry(at.url + " " + at.model)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	wrong := d.found.Wrong(c.Sampling)
@@ -64,7 +64,7 @@ func (f *Fleet) wrongFor(ctx context.Context, client *inference.Client, c Call, 
 			}
 			answer.Done() // its few tokens need no budget
 			return answer, nil
-		}, at.asked())
+		}, at.modelName())
 		if err != nil {
 			return wrong
 		}

@@ -231,7 +231,7 @@ func (f *Fleet) Complete(ctx context.Context, c Call) (*Answer, error) {
 			at.named = nil
 			back = append(back, at)
 		}
-		targets = without(targets, at.replica)
+		targets = dropReplica(targets, at.replica)
 	}
 }
 
@@ -287,7 +287,7 @@ func (f *Fleet) targets(c Call) ([]target, error) {
 			base = f.opts.Builtin
 		}
 		base = strings.TrimRight(base, "/")
-		t := target{replica: f.replica(base), model: e.Model, slots: e.Slots, key: f.opts.Keys.For(c.Run, base)}
+		t := target{replica: f.replica(base), model: e.Model, slots: e.Slots, key: f.opts.Keys.Key(c.Run, base)}
 		if t.slots == 0 {
 			t.slots = f.opts.Slots
 		}
@@ -309,7 +309,7 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	limits := c.Config.Limits.TurnTimeouts()
 	asking, cancel := context.WithTimeoutCause(ctx, time.Duration(limits.Whole), inference.TimeLimit("whole", time.Duration(limits.Whole)))
 	defer cancel()
-	asking = httptrace.WithClientTrace(asking, &httptrace.ClientTrace{WroteRequest: func(sent httptrace.WroteRequestInfo) { f.taken(at, sent.Err) }})
+	asking = httptrace.WithClientTrace(asking, &httptrace.ClientTrace{WroteRequest: func(sent httptrace.WroteRequestInfo) { f.noteTaken(at, sent.Err) }})
 	started := time.Now()
 	client := inference.Client{HTTP: f.http, APIKey: at.key, MaxTokens: c.Sampling.MaxTokens, Beside: c.Config.TokenColumns.AnswerBytes(c.Config.Sampling),
 		FirstByte: time.Duration(limits.FirstByte), BetweenBytes: time.Duration(limits.BetweenBytes)}
@@ -333,7 +333,7 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	if failure != nil && failure.Aborted {
 		failure.After = abortRest
 	}
-	if failure != nil && at.gone(failure) {
+	if failure != nil && at.lacksVersion(failure) {
 		failure.Throttled, failure.Permanent, failure.After = true, false, lagging
 	}
 	f.settle(ctx, c, at, started, failure)
@@ -343,7 +343,7 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	if failure != nil {
 		return nil, failure
 	}
-	a := &Answer{Response: cut.response, Started: cut.response.Sent(), Endpoint: at.url, Plain: cut.plain, Context: cut.context}
+	a := &Answer{Response: cut.response, Started: cut.response.SentAt(), Endpoint: at.url, Plain: cut.plain, Context: cut.context}
 	var err error
 	if !cut.processed {
 		a.Wrong = f.wrongFor(asking, &client, c, at)
@@ -414,8 +414,8 @@ func (f *Fleet) request(ctx context.Context, client *inference.Client, at target
 	return response, plain, failure
 }
 
-// taken notes that a server has taken a request, or one beside it.
-func (f *Fleet) taken(at target, err error) {
+// noteTaken notes that a server has taken a request, or one beside it.
+func (f *Fleet) noteTaken(at target, err error) {
 	if err != nil {
 		return
 	}
@@ -432,7 +432,7 @@ func (f *Fleet) settle(ctx context.Context, c Call, at target, started time.Time
 	now := time.Now()
 	what := outcomeOf(failure)
 	if failure != nil && ctx.Err() != nil {
-		what = left // the caller's time was up, or he has gone: that says nothing of the server
+		what = callerGone // the caller's time was up, or he has gone: that says nothing of the server
 	}
 	f.mu.Lock()
 	wasOpened, wasSetbacks, wasAnswered := at.opened, at.setbacks, at.answered

@@ -94,8 +94,8 @@ func ReadKeys(text []byte) (Keys, error) {
 // OfURLs are the keys without the one that is shown to every server: those for what is no inference server.
 func (k Keys) OfURLs() Keys { return Keys{list: k.list} }
 
-// For is the key that a server is shown on behalf of a run, "" for none.
-func (k Keys) For(run, endpoint string) string {
+// Key is the key that a server is shown on behalf of a run, "" for none.
+func (k Keys) Key(run, endpoint string) string {
 	if len(k.list) == 0 {
 		return k.everywhere
 	}

@@ -47,14 +47,14 @@ func TestKeysStayWithTheirHosts(t *testing.T) {
 		{"r", "https://api.example.com@evil.example/v1", ""},
 		{"r", "https://evil.example#api.example.com/v1", ""},
 	} {
-		if got := keys.For(c.run, c.url); got != c.want {
+		if got := keys.Key(c.run, c.url); got != c.want {
 			t.Errorf("run %s at %s is shown %q, want %q", c.run, c.url, got, c.want)
 		}
 	}
-	if got := Everywhere("sk").OfURLs().For("r", "http://anywhere"); got != "" {
+	if got := Everywhere("sk").OfURLs().Key("r", "http://anywhere"); got != "" {
 		t.Errorf("what is no inference server is shown the key of all inference servers")
 	}
-	if got := Everywhere(" sk \n").For("r", "http://anywhere"); got != "sk" {
+	if got := Everywhere(" sk \n").Key("r", "http://anywhere"); got != "sk" {
 		t.Errorf("one key for all is %q", got)
 	}
 }
@@ -101,7 +101,7 @@ func FuzzKeys(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, endpoint string) {
-		if keys.For("r", endpoint) == "" {
+		if keys.Key("r", endpoint) == "" {
 			return
 		}
 		u, err := url.Parse(strings.TrimRight(endpoint, "/") + "/chat/completions") // as it is asked

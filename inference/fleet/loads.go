@@ -54,7 +54,7 @@ func (f *Fleet) Servers(ctx context.Context, run string, cfg *runfile.RunConfig)
 			s.Allowed, s.Limited = int(r.allowed)*peers, r.limited()
 		}
 		f.mu.Unlock()
-		l := f.load(ctx, base, f.opts.Keys.For(run, base))
+		l := f.load(ctx, base, f.opts.Keys.Key(run, base))
 		s.Load, s.Stale = l.load, l.stale()
 		servers = append(servers, s)
 	}

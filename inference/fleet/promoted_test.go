@@ -29,7 +29,7 @@ func TestPromoted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		may, _, _ := f.activations.within(c, targets)
+		may, _, _ := f.activations.usable(c, targets)
 		got := ""
 		for _, host := range []string{"a", "b", "c"} {
 			for _, m := range may {
@@ -64,7 +64,7 @@ func TestPromoted(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range 64 {
 		rollout := fmt.Sprintf("g%06d-1", i)
-		got, want := hosts(rollout, nil), map[int64]string{11: "b", 12: "a"}[share.Of("r", rollout)]
+		got, want := hosts(rollout, nil), map[int64]string{11: "b", 12: "a"}[share.VersionFor("r", rollout)]
 		if seen[got] = true; got != want {
 			t.Errorf("%s goes to %q, want %q", rollout, got, want)
 		}
@@ -115,11 +115,11 @@ func TestBuiltinPolicyIsAskedForThePromotedVersion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		may, _, _ := f.activations.within(c, targets)
+		may, _, _ := f.activations.usable(c, targets)
 		if len(may) != 1 {
 			t.Fatalf("%d servers", len(may))
 		}
-		return may[0].asked()
+		return may[0].modelName()
 	}
 	policy := call("x", 8, "a").Config.Policy
 	isPublished(t, f, 12)
@@ -132,7 +132,7 @@ func TestBuiltinPolicyIsAskedForThePromotedVersion(t *testing.T) {
 	}{
 		{"nothing is promoted", events.WeightsPromoted{}, nil, func(string) int64 { return 0 }},
 		{"an old version", events.WeightsPromoted{Version: 5}, nil, func(string) int64 { return 5 }},
-		{"a share", share, nil, func(rollout string) int64 { return share.Of("r", rollout) }},
+		{"a share", share, nil, func(rollout string) int64 { return share.VersionFor("r", rollout) }},
 		{"a run that pins a version", events.WeightsPromoted{Version: 5}, new(int64(7)), func(string) int64 { return 7 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -35,14 +35,14 @@ const (
 type outcome string
 
 const (
-	answered  outcome = "answered"  // with a turn
-	refused   outcome = "refused"   // the request is wrong, the key, or the model: the server is well
-	throttled outcome = "throttled" // it has too much to do
-	aborted   outcome = "aborted"   // it gave up what was under way, as it does when it takes up new weights
-	away      outcome = "away"      // nobody takes requests
-	broken    outcome = "broken"    // the connection ended within: it may have gone, too
-	failing   outcome = "failed"    // an error, nonsense, or no answer in time
-	left      outcome = "left"      // the caller has gone, or there is no room here for what he wants
+	answered   outcome = "answered"  // with a turn
+	refused    outcome = "refused"   // the request is wrong, the key, or the model: the server is well
+	throttled  outcome = "throttled" // it has too much to do
+	aborted    outcome = "aborted"   // it gave up what was under way, as it does when it takes up new weights
+	away       outcome = "away"      // nobody takes requests
+	broken     outcome = "broken"    // the connection ended within: it may have gone, too
+	failing    outcome = "failed"    // an error, nonsense, or no answer in time
+	callerGone outcome = "left"      // the caller has gone, or there is no room here for what he wants
 )
 
 func outcomeOf(f *inference.Failure) outcome {
@@ -50,7 +50,7 @@ func outcomeOf(f *inference.Failure) outcome {
 	case f == nil:
 		return answered
 	case errors.Is(f.Err, errScarce), f.Exhausted():
-		return left
+		return callerGone
 	case f.Aborted:
 		return aborted
 	case f.Throttled || f.Status == http.StatusTooManyRequests:

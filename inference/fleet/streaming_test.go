@@ -115,7 +115,7 @@ func TestStreamsCostNoTokens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f, servers, hosts := streamers(t, c.says)
 			if name == "wrong for the run" {
-				d := f.distributions.of("http://" + hosts[0] + "/v1 p")
+				d := f.distributions.entry("http://" + hosts[0] + "/v1 p")
 				d.at, d.found.Temperature = time.Now(), probe.Raw
 			}
 			told := ""

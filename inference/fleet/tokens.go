@@ -33,7 +33,7 @@ func (f *Fleet) fitTokens(ctx context.Context, client *inference.Client, c Call,
 		}
 		return most, nil
 	}
-	conv := c.Tokens(at.asked())
+	conv := c.Tokens(at.modelName())
 	conv.Engine, _ = f.engineOf(ctx, client, at) // one that is away tells what is wrong when it is asked for the turn
 	if piece := conv.Piece; piece != nil && at.named != nil {
 		conv.Piece = func(ctx context.Context, p events.PieceSampled) error {

@@ -98,7 +98,7 @@ func TestVersionsOfPieces(t *testing.T) {
 						return inference.Conversation{
 							Request: inference.Request{Model: model, Messages: []inference.Message{{Role: "user", Content: "Go."}}, Sample: inference.NewSample(cfg.Sampling), Logprobs: true},
 							Begun:   begun, Piece: func(_ context.Context, p events.PieceSampled) (err error) {
-								begun, err = begun.With(p)
+								begun, err = begun.Add(p)
 								return err
 							},
 						}

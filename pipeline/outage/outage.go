@@ -21,9 +21,9 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Of is the kind of outage of the plane that an error comes of, "" where the model, the task, its sandbox or an inference server may be to blame.
+// KindOf is the kind of outage of the plane that an error comes of, "" where the model, the task, its sandbox or an inference server may be to blame.
 // It is the one line between both: what comes of an outage waits, costs no try and no delivery, and pauses no run.
-func Of(err error) health.Kind {
+func KindOf(err error) health.Kind {
 	switch {
 	case err == nil:
 		return ""
@@ -39,7 +39,7 @@ func Of(err error) health.Kind {
 		return health.StreamBehind
 	case errors.Is(err, sandbox.ErrNoRoom):
 		return health.DiskFull
-	case fault.Inside(err):
+	case fault.FromSandbox(err):
 		return ""
 	}
 	var request interface{ Exhausted() bool } // an inference.Failure
@@ -110,7 +110,7 @@ func Outlast(ctx context.Context, do func() error) error {
 	began := time.Now()
 	for failed := 1; ; failed++ {
 		err := do()
-		if Of(err) == "" || ctx.Err() != nil {
+		if KindOf(err) == "" || ctx.Err() != nil {
 			return err
 		}
 		wait := Again.Delay(failed)

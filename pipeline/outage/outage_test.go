@@ -47,7 +47,7 @@ func TestOutageOf(t *testing.T) {
 
 		"store":                           {fmt.Errorf("trajectory: %w", down), health.StoreUnreachable},
 		"store on a full disk":            {full, health.StoreUnreachable},
-		"store below a sandbox":           {fault.In(fmt.Errorf("workspace: %w: %w", sandbox.ErrSource, full)), health.StoreUnreachable},
+		"store below a sandbox":           {fault.Mark(fmt.Errorf("workspace: %w: %w", sandbox.ErrSource, full)), health.StoreUnreachable},
 		"store below tests":               {tests(verifier.ClassSandbox, fmt.Errorf("%w: %w", sandbox.ErrSource, down)), health.StoreUnreachable},
 		"object that is lost":             {storage.ErrNotFound, ""},
 		"object that is damaged":          {storage.ErrCorrupt, ""},
@@ -94,17 +94,17 @@ func TestOutageOf(t *testing.T) {
 		"no such program":               {host(syscall.ENOENT), ""},
 		"no such server":                {server(&net.DNSError{Err: "no such host", Name: "s"}), ""},
 
-		"full disk in a sandbox":     {fault.In(syscall.ENOSPC), ""},
-		"descriptors in a sandbox":   {fault.In(syscall.EMFILE), ""},
-		"memory in a sandbox":        {fault.In(syscall.ENOMEM), ""},
-		"sandbox that ended":         {fault.In(sandbox.ErrClosed), ""},
+		"full disk in a sandbox":     {fault.Mark(syscall.ENOSPC), ""},
+		"descriptors in a sandbox":   {fault.Mark(syscall.EMFILE), ""},
+		"memory in a sandbox":        {fault.Mark(syscall.ENOMEM), ""},
+		"sandbox that ended":         {fault.Mark(sandbox.ErrClosed), ""},
 		"tests without a verdict":    {tests(verifier.ClassNoReward, odd), ""},
 		"change that is too large":   {tests(verifier.ClassApply, sandbox.ErrTooLarge), ""},
 		"server that is away":        {server(syscall.ECONNREFUSED), ""},
 		"server that broke the line": {server(syscall.ECONNRESET), ""},
 		"server that answers 503":    {server(errors.New("503 Service Unavailable")), ""},
 	} {
-		if got := outage.Of(c.err); got != c.want {
+		if got := outage.KindOf(c.err); got != c.want {
 			t.Errorf("%s: %v is %q, want %q", name, c.err, got, c.want)
 		}
 	}

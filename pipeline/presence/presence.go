@@ -19,8 +19,8 @@ import (
 const (
 	// Every is how often a process speaks.
 	Every = 2 * time.Second
-	// Gone is when one that has not spoken is taken for ended.
-	Gone = 5 * Every
+	// EndedAfter is when one that has not spoken is taken for ended.
+	EndedAfter = 5 * Every
 )
 
 // Bounds of a report: it must fit a message, and whoever shows it shows no more.
@@ -86,9 +86,9 @@ type Sandbox struct {
 
 // What a process thinks of an inference server.
 const (
-	Asked = "asked"
-	Rests = "rests" // as it asked for
-	Open  = "open"  // its requests have failed in a row, so it is left alone
+	Active = "asked"
+	Rests  = "rests" // as it asked for
+	Open   = "open"  // its requests have failed in a row, so it is left alone
 )
 
 // Server is an inference server as a process knows it.

@@ -45,7 +45,7 @@ func (r *Roster) Present(now time.Time) (list []Heard) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, said := range r.heard {
-		if now.Sub(said.At) > Gone {
+		if now.Sub(said.At) > EndedAfter {
 			delete(r.heard, name)
 			continue
 		}

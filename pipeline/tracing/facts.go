@@ -68,23 +68,23 @@ func (t *Tracing) finish(ctx context.Context, j job, s span, options ...trace.Sp
 	made.End(trace.WithTimestamp(s.to))
 }
 
-// below is the span that those of an event hang on: the handler's where it is in the rollout's trace, else the rollout's.
-func (j job) below() trace.SpanContext {
-	first := of(j.fact)
+// parentSpan is the span that those of an event hang on: the handler's where it is in the rollout's trace, else the rollout's.
+func (j job) parentSpan() trace.SpanContext {
+	first := firstSpan(j.fact)
 	if j.work.IsValid() && j.work.TraceID() == first.TraceID() {
 		return j.work
 	}
 	return first
 }
 
-func (j job) about() []attribute.KeyValue {
+func (j job) attributes() []attribute.KeyValue {
 	return Subject{Run: j.fact.Run, Rollout: j.fact.Entity}.attributes()
 }
 
 // sampled is the model's span of a turn.
 func (t *Tracing) sampled(ctx context.Context, j job, turn events.TurnSampled) {
 	from := turn.StartedAt
-	list := append(j.about(),
+	list := append(j.attributes(),
 		attribute.String("gen_ai.operation.name", "chat"),
 		attribute.Int("gen_ai.usage.input_tokens", turn.PromptTokens), attribute.Int("gen_ai.usage.output_tokens", turn.CompletionTokens),
 		attribute.Int("rondo.turn", turn.Turn), attribute.Int64("rondo.policy.version", turn.PolicyVersion), attribute.Bool("rondo.trainable", !turn.TextOnly))
@@ -95,15 +95,15 @@ func (t *Tracing) sampled(ctx context.Context, j job, turn events.TurnSampled) {
 		list = append(list, attribute.Bool("gen_ai.conversation.compacted", true))
 	}
 	name := "chat"
-	if cfg := t.known(ctx, j.fact.Run); cfg != nil {
+	if cfg := t.configuration(ctx, j.fact.Run); cfg != nil {
 		name += " " + cfg.policy
 		list = append(list, modelOf(cfg, turn)...)
 	}
-	t.make(ctx, j, j.below(), span{name: name, kind: trace.SpanKindClient, from: from, to: after(from, turn.LatencyMS, j.at), attributes: list})
+	t.make(ctx, j, j.parentSpan(), span{name: name, kind: trace.SpanKindClient, from: from, to: endTime(from, turn.LatencyMS, j.at), attributes: list})
 }
 
 // modelOf says which model was asked, and how.
-func modelOf(cfg *known, turn events.TurnSampled) []attribute.KeyValue {
+func modelOf(cfg *knownRun, turn events.TurnSampled) []attribute.KeyValue {
 	provider := "openai" // the API that the server speaks
 	if cfg.builtin {
 		provider = "rondo"
@@ -128,7 +128,7 @@ func modelOf(cfg *known, turn events.TurnSampled) []attribute.KeyValue {
 // tools are the spans of a turn's tool calls.
 func (t *Tracing) tools(ctx context.Context, j job, done events.ToolsCompleted) {
 	for _, result := range done.Results {
-		list := append(j.about(), attribute.Int("rondo.turn", done.Turn), attribute.String("rondo.isolation", done.Isolation))
+		list := append(j.attributes(), attribute.Int("rondo.turn", done.Turn), attribute.String("rondo.isolation", done.Isolation))
 		if result.ExitCode != nil {
 			list = append(list, attribute.Int("rondo.tool.exit_code", *result.ExitCode))
 		}
@@ -148,7 +148,7 @@ func (t *Tracing) tools(ctx context.Context, j job, done events.ToolsCompleted) 
 
 // answered is the span of a harness's call on its workspace.
 func (t *Tracing) answered(ctx context.Context, j job, done events.WorkspaceAnswered) {
-	list := append(j.about(), attribute.String("rondo.isolation", done.Isolation))
+	list := append(j.attributes(), attribute.String("rondo.isolation", done.Isolation))
 	if done.ExitCode != nil {
 		list = append(list, attribute.Int("rondo.tool.exit_code", *done.ExitCode))
 	}
@@ -160,11 +160,11 @@ func (t *Tracing) answered(ctx context.Context, j job, done events.WorkspaceAnsw
 }
 
 func (t *Tracing) tool(ctx context.Context, j job, name, failure string, from time.Time, tookMS float64, list []attribute.KeyValue) {
-	if cfg := t.known(ctx, j.fact.Run); cfg == nil || !cfg.tools[name] {
+	if cfg := t.configuration(ctx, j.fact.Run); cfg == nil || !cfg.tools[name] {
 		name = "other" // a model may call a tool by any text
 	}
 	list = append(list, attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", name), attribute.String("gen_ai.tool.type", "function"))
-	t.make(ctx, j, j.below(), span{name: "execute_tool " + name, kind: trace.SpanKindInternal, from: from, to: after(from, tookMS, j.at), attributes: list, failure: failure})
+	t.make(ctx, j, j.parentSpan(), span{name: "execute_tool " + name, kind: trace.SpanKindInternal, from: from, to: endTime(from, tookMS, j.at), attributes: list, failure: failure})
 }
 
 // words are what an id may look like: a server that writes something else is not quoted.
@@ -177,8 +177,8 @@ func word(text string) string {
 	return ""
 }
 
-// after is when something ended that began at a moment and took so many milliseconds; now where the beginning is not known.
-func after(from time.Time, milliseconds float64, now time.Time) time.Time {
+// endTime is when something ended that began at a moment and took so many milliseconds; now where the beginning is not known.
+func endTime(from time.Time, milliseconds float64, now time.Time) time.Time {
 	if from.IsZero() {
 		return now
 	}
@@ -188,16 +188,16 @@ func after(from time.Time, milliseconds float64, now time.Time) time.Time {
 // workspaceTool is the name of a harness's calls on its workspace.
 const workspaceTool = "workspace"
 
-// known is what is kept of a run's configuration.
-type known struct {
+// knownRun is what is kept of a run's configuration.
+type knownRun struct {
 	policy   string
 	builtin  bool
 	sampling runfile.Sampling
 	tools    map[string]bool // that it offers
 }
 
-// known is the configuration of a run, nil where it cannot be read.
-func (t *Tracing) known(ctx context.Context, run string) *known {
+// configuration is the configuration of a run, nil where it cannot be read.
+func (t *Tracing) configuration(ctx context.Context, run string) *knownRun {
 	if k, ok := t.runs.Get(run); ok {
 		return k
 	}
@@ -205,8 +205,8 @@ func (t *Tracing) known(ctx context.Context, run string) *known {
 	if err != nil {
 		return nil
 	}
-	k := &known{policy: cfg.Policy, builtin: cfg.Endpoint == runfile.BuiltinEndpoint, sampling: cfg.Sampling, tools: map[string]bool{workspaceTool: true, tools.SearchTool: true}}
-	if set, err := t.sets.Of(cfg); err == nil {
+	k := &knownRun{policy: cfg.Policy, builtin: cfg.Endpoint == runfile.BuiltinEndpoint, sampling: cfg.Sampling, tools: map[string]bool{workspaceTool: true, tools.SearchTool: true}}
+	if set, err := t.sets.Set(cfg); err == nil {
 		for _, d := range set.Definitions() {
 			k.tools[d.Name] = true
 		}

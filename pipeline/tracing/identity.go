@@ -40,8 +40,8 @@ type ids struct{}
 
 type givenKey struct{}
 
-// given lets the next span that has no parent have these ids.
-func given(ctx context.Context, span trace.SpanContext) context.Context {
+// withIDs lets the next span that has no parent have these ids.
+func withIDs(ctx context.Context, span trace.SpanContext) context.Context {
 	return context.WithValue(ctx, givenKey{}, span)
 }
 
@@ -91,8 +91,8 @@ func Read(value string) trace.SpanContext {
 	return trace.SpanContextFromContext(format.Extract(context.Background(), &h))
 }
 
-// of is the first span of the trace that an event is in, an invalid one where it is in none.
-func of(e events.Event) trace.SpanContext {
+// firstSpan is the first span of the trace that an event is in, an invalid one where it is in none.
+func firstSpan(e events.Event) trace.SpanContext {
 	if span := Read(e.TraceParent); span.IsValid() {
 		return root(span.TraceID())
 	}

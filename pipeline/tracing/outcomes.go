@@ -22,11 +22,11 @@ func (t *Tracing) scored(ctx context.Context, j job, scored events.RolloutScored
 }
 
 func (t *Tracing) verdict(ctx context.Context, j job, name string, reward *float64, tookMS float64) {
-	list := append(j.about(), attribute.String("gen_ai.evaluation.name", name))
+	list := append(j.attributes(), attribute.String("gen_ai.evaluation.name", name))
 	if reward != nil {
 		list = append(list, attribute.Float64("gen_ai.evaluation.score.value", *reward))
 	}
-	t.make(ctx, j, j.below(), span{
+	t.make(ctx, j, j.parentSpan(), span{
 		name: "evaluate " + name, kind: trace.SpanKindInternal, from: j.at.Add(-time.Duration(tookMS * float64(time.Millisecond))), to: j.at, attributes: list,
 		events: func(made trace.Span) { made.AddEvent("gen_ai.evaluation.result", trace.WithAttributes(list...)) },
 	})
@@ -34,8 +34,8 @@ func (t *Tracing) verdict(ctx context.Context, j job, name string, reward *float
 
 // retried is the span of a try that failed.
 func (t *Tracing) retried(ctx context.Context, j job, retried events.RolloutRetried) {
-	list := append(j.about(), attribute.String("rondo.stage", retried.Stage), attribute.Int("rondo.try", retried.Try))
-	t.make(ctx, j, j.below(), span{name: "try failed", to: j.at, attributes: list, failure: retried.Class})
+	list := append(j.attributes(), attribute.String("rondo.stage", retried.Stage), attribute.Int("rondo.try", retried.Try))
+	t.make(ctx, j, j.parentSpan(), span{name: "try failed", to: j.at, attributes: list, failure: retried.Class})
 }
 
 func (t *Tracing) failed(ctx context.Context, j job, failed events.RolloutFailed) {
@@ -44,7 +44,7 @@ func (t *Tracing) failed(ctx context.Context, j job, failed events.RolloutFailed
 
 // rollout is the first span of a trace, from the start of the rollout to its outcome. It is made when that is known, by the process that states it.
 func (t *Tracing) rollout(ctx context.Context, j job, failure string, outcome ...attribute.KeyValue) {
-	first := of(j.fact)
+	first := firstSpan(j.fact)
 	begun, err := t.log.LastOfType(ctx, j.fact.Run, events.RolloutStartedType, j.fact.Entity)
 	if !first.IsValid() || err != nil {
 		return
@@ -53,11 +53,11 @@ func (t *Tracing) rollout(ctx context.Context, j job, failure string, outcome ..
 	if err != nil {
 		return
 	}
-	list := append(append(j.about(), outcome...),
+	list := append(append(j.attributes(), outcome...),
 		attribute.String("gen_ai.operation.name", "invoke_agent"), attribute.String("gen_ai.agent.id", j.fact.Entity),
 		attribute.String("rondo.group", started.Group), attribute.String("rondo.task", started.Task), attribute.Int64("rondo.policy.version", started.PolicyVersion))
 	name := "invoke_agent"
-	if cfg := t.known(ctx, j.fact.Run); cfg != nil {
+	if cfg := t.configuration(ctx, j.fact.Run); cfg != nil {
 		name += " " + cfg.policy
 		list = append(list, attribute.String("gen_ai.agent.name", cfg.policy))
 	}
@@ -71,7 +71,7 @@ func (t *Tracing) rollout(ctx context.Context, j job, failure string, outcome ..
 
 // first makes the first span of a trace, whose ids are given.
 func (t *Tracing) first(ctx context.Context, j job, ids trace.SpanContext, s span) {
-	t.finish(given(ctx, ids), j, s, trace.WithNewRoot())
+	t.finish(withIDs(ctx, ids), j, s, trace.WithNewRoot())
 }
 
 // traceOf is the first span of a rollout's trace, by the last event that is known of it.
@@ -80,7 +80,7 @@ func (t *Tracing) traceOf(ctx context.Context, run, rollout string) trace.SpanCo
 	if err != nil {
 		return trace.SpanContext{}
 	}
-	return of(last)
+	return firstSpan(last)
 }
 
 // completed are the spans of advantages: one in the trace of each member.
@@ -111,7 +111,7 @@ func (t *Tracing) dropped(ctx context.Context, j job, drop events.GroupDropped) 
 
 // batched are the spans of a batch: one in the trace of each of its rollouts, and one of its own with links to them.
 func (t *Tracing) batched(ctx context.Context, j job, batch events.BatchReady) {
-	own := of(j.fact)
+	own := firstSpan(j.fact)
 	if !own.IsValid() {
 		return
 	}

@@ -90,14 +90,14 @@ func Stamp(ctx context.Context, log eventlog.Reader, facts []events.Event) {
 		}
 		chain := facts[i].Chain()
 		if _, known := chains[chain]; !known {
-			chains[chain] = w.within(ctx, log, facts[i], parent)
+			chains[chain] = w.traceContext(ctx, log, facts[i], parent)
 		}
 		facts[i].TraceParent = chains[chain]
 	}
 }
 
-// within is the trace context of a rollout's event: the work's own where that is in the rollout's trace, as it mostly is.
-func (w *Work) within(ctx context.Context, log eventlog.Reader, fact events.Event, parent string) string {
+// traceContext is the trace context of a rollout's event: the work's own where that is in the rollout's trace, as it mostly is.
+func (w *Work) traceContext(ctx context.Context, log eventlog.Reader, fact events.Event, parent string) string {
 	if about, _ := ctx.Value(subjectKey{}).(Subject); !about.submitted && about.Run == fact.Run && about.Rollout == fact.Entity {
 		return parent
 	}
@@ -108,7 +108,7 @@ func (w *Work) within(ctx context.Context, log eventlog.Reader, fact events.Even
 	if err != nil {
 		return parent // the append will meet the same error
 	}
-	if span := of(before); span.IsValid() {
+	if span := firstSpan(before); span.IsValid() {
 		return Header(span)
 	}
 	return parent
@@ -129,10 +129,10 @@ func (t *Tracing) StampDecision(ctx context.Context, log eventlog.Reader, fact *
 			return
 		}
 		before, err := log.Event(ctx, fact.Run, fact.Prev)
-		if err != nil || !of(before).IsValid() {
+		if err != nil || !firstSpan(before).IsValid() {
 			return
 		}
-		begun = of(before)
+		begun = firstSpan(before)
 	}
 	fact.TraceParent = Header(begun)
 }

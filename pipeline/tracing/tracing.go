@@ -46,7 +46,7 @@ type Tracing struct {
 	instance  string
 	version   string
 	lost      prometheus.Counter
-	runs      *expirable.LRU[string, *known]
+	runs      *expirable.LRU[string, *knownRun]
 	sets      *tools.Sets
 
 	jobs    chan job
@@ -72,7 +72,7 @@ const (
 
 // New starts tracing where the options or the environment name a collector; nil where they do not.
 func New(ctx context.Context, o Options) (*Tracing, error) {
-	if off(o.Endpoint) {
+	if disabled(o.Endpoint) {
 		return nil, nil
 	}
 	spans, err := newCounter(o.Metrics)
@@ -95,7 +95,7 @@ func New(ctx context.Context, o Options) (*Tracing, error) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(e.fault))
 	t := &Tracing{
 		log: o.Log, processor: sdktrace.NewBatchSpanProcessor(e), sampler: sampler, instance: o.Instance, version: o.Version,
-		lost: spans.WithLabelValues("lost"), runs: expirable.NewLRU[string, *known](256, nil, knownFor), sets: tools.NewSets(),
+		lost: spans.WithLabelValues("lost"), runs: expirable.NewLRU[string, *knownRun](256, nil, knownFor), sets: tools.NewSets(),
 		jobs: make(chan job, waiting), providers: map[string]*sdktrace.TracerProvider{},
 	}
 	for range workers {
@@ -104,8 +104,8 @@ func New(ctx context.Context, o Options) (*Tracing, error) {
 	return t, nil
 }
 
-// off reports whether nobody asks for traces.
-func off(endpoint string) bool {
+// disabled reports whether nobody asks for traces.
+func disabled(endpoint string) bool {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || strings.EqualFold(os.Getenv("OTEL_TRACES_EXPORTER"), "none") {
 		return true
 	}

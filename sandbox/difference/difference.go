@@ -60,8 +60,8 @@ type side struct {
 	files    map[string]sandbox.File
 }
 
-// Between compares two changes against the same snapshot; nil stands for an empty one. more counts the paths that differ and are left out.
-func Between(snapshot, before, after sandbox.Source, most Bounds) (files []File, more int, err error) {
+// Compare compares two changes against the same snapshot; nil stands for an empty one. more counts the paths that differ and are left out.
+func Compare(snapshot, before, after sandbox.Source, most Bounds) (files []File, more int, err error) {
 	var was, is side
 	if was.contents, err = sandbox.Contents(before); err != nil {
 		return nil, 0, fmt.Errorf("the workspace before: %w", err)
@@ -76,10 +76,10 @@ func Between(snapshot, before, after sandbox.Source, most Bounds) (files []File,
 	for _, name := range names {
 		wanted[name] = true
 	}
-	if was.files, err = sandbox.Files(before, most.Bytes, among(wanted, was.contents)); err != nil {
+	if was.files, err = sandbox.Files(before, most.Bytes, presentIn(wanted, was.contents)); err != nil {
 		return nil, 0, fmt.Errorf("the workspace before: %w", err)
 	}
-	if is.files, err = sandbox.Files(after, most.Bytes, among(wanted, is.contents)); err != nil {
+	if is.files, err = sandbox.Files(after, most.Bytes, presentIn(wanted, is.contents)); err != nil {
 		return nil, 0, fmt.Errorf("the workspace after: %w", err)
 	}
 	inSnapshot := map[string]bool{}
@@ -93,7 +93,7 @@ func Between(snapshot, before, after sandbox.Source, most Bounds) (files []File,
 		return nil, 0, fmt.Errorf("the task's snapshot: %w", err)
 	}
 	for _, name := range names {
-		if f, differs := compare(name, was.at(name, base), is.at(name, base), most); differs {
+		if f, differs := compare(name, was.file(name, base), is.file(name, base), most); differs {
 			files = append(files, f)
 		}
 	}
@@ -114,7 +114,7 @@ func differing(before, after map[string]string) (names []string) {
 	return names
 }
 
-func among(wanted map[string]bool, contents map[string]string) map[string]bool {
+func presentIn(wanted map[string]bool, contents map[string]string) map[string]bool {
 	some := map[string]bool{}
 	for name := range wanted {
 		if _, ok := contents[name]; ok {
@@ -137,8 +137,8 @@ func (s *side) unchanged(name string) bool {
 	return true
 }
 
-// at is what is at a path, nil for nothing.
-func (s *side) at(name string, base map[string]sandbox.File) *sandbox.File {
+// file is what is at a path, nil for nothing.
+func (s *side) file(name string, base map[string]sandbox.File) *sandbox.File {
 	f, ok := s.files[name]
 	if !ok && s.unchanged(name) {
 		f, ok = base[name]
@@ -173,7 +173,7 @@ func compare(name string, was, is *sandbox.File, most Bounds) (f File, differs b
 		return f, true
 	}
 	if old != now {
-		f.Lines, f.More = Lines(old, now, around, most.Lines)
+		f.Lines, f.More = Lines(old, now, contextLines, most.Lines)
 	}
 	return f, f.Note != "" || f.What != Changed || len(f.Lines) > 0
 }
@@ -220,8 +220,8 @@ func textOf(f *sandbox.File, limit int64) (text string, ok bool) {
 	return string(f.Data), true
 }
 
-// around is how many lines that stayed are shown around those that changed.
-const around = 3
+// contextLines is how many lines that stayed are shown around those that changed.
+const contextLines = 3
 
 // Lines is how one text became another, with so many lines around each change that stayed. more
 // counts those beyond most.

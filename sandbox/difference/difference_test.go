@@ -100,7 +100,7 @@ func TestBetween(t *testing.T) {
 		"no newline":          {nil, []entry{{name: "gone.txt", text: "bye"}}, "changed gone.txt ()\n@@@ -1 +1 @@\n-bye\n+bye\n@\\ No newline at end of file\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			files, more, err := difference.Between(snapshot(t), change(t, c.before...), change(t, c.after...), bounds)
+			files, more, err := difference.Compare(snapshot(t), change(t, c.before...), change(t, c.after...), bounds)
 			if err != nil || more != 0 {
 				t.Fatal(more, err)
 			}
@@ -117,7 +117,7 @@ func TestBounds(t *testing.T) {
 	for i := range 300 {
 		entries = append(entries, entry{name: fmt.Sprintf("f%03d", i), text: strings.Repeat("line\n", 200)})
 	}
-	files, more, err := difference.Between(snapshot(t), nil, change(t, entries...), bounds)
+	files, more, err := difference.Compare(snapshot(t), nil, change(t, entries...), bounds)
 	if err != nil || len(files) != 100 || more != 200 {
 		t.Fatalf("%d files, %d more, %v", len(files), more, err)
 	}
@@ -130,12 +130,12 @@ func TestBounds(t *testing.T) {
 func TestHostileArchives(t *testing.T) {
 	for name, e := range map[string]entry{"a way out": {name: "../x"}, "the root": {name: "/x"}} {
 		t.Run(name, func(t *testing.T) {
-			if _, _, err := difference.Between(nil, nil, change(t, e), bounds); err == nil {
+			if _, _, err := difference.Compare(nil, nil, change(t, e), bounds); err == nil {
 				t.Error("it was taken")
 			}
 		})
 	}
-	if _, _, err := difference.Between(nil, sandbox.Bytes([]byte("garbage, and more of it")), nil, bounds); err == nil {
+	if _, _, err := difference.Compare(nil, sandbox.Bytes([]byte("garbage, and more of it")), nil, bounds); err == nil {
 		t.Error("garbage was taken")
 	}
 }

@@ -24,7 +24,7 @@ func (l links) inward(text string) string {
 		return text
 	}
 	for n, base := range l.bases {
-		if below(base, link) {
+		if isBelow(base, link) {
 			inner := fmt.Sprintf("%s/%s/%d/%s", l.proxy, files, n, strings.TrimPrefix(link.EscapedPath(), base.EscapedPath()))
 			if link.Fragment != "" {
 				inner += "#" + link.EscapedFragment()

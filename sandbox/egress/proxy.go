@@ -136,8 +136,8 @@ func (p *Proxy) spend(received, sent int) bool {
 	return p.used <= p.session.Network.Limit()
 }
 
-// spent reports whether the rollout has had all its bytes.
-func (p *Proxy) spent() bool {
+// isSpent reports whether the rollout has had all its bytes.
+func (p *Proxy) isSpent() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.used >= p.session.Network.Limit()
@@ -156,10 +156,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch {
-	case p.spent():
+	case p.isSpent():
 		p.refuse(w, r, fmt.Sprintf("the rollout has used its %d bytes of network (network.bytes)", p.session.Network.Limit()))
-	case p.session.Refused[shorten(shown(r), maxURL)] != "":
-		p.refuse(w, r, p.session.Refused[shorten(shown(r), maxURL)])
+	case p.session.Refused[shorten(recordedURL(r), maxURL)] != "":
+		p.refuse(w, r, p.session.Refused[shorten(recordedURL(r), maxURL)])
 	case r.Method == http.MethodConnect:
 		p.tunnel(w, r)
 	case own:
@@ -176,7 +176,7 @@ func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, why string) {
 
 // fail answers a request that came to nothing; refused is why, where it was not allowed.
 func (p *Proxy) fail(w http.ResponseWriter, r *http.Request, status int, why, refused string) {
-	p.note(events.Fetch{Method: r.Method, URL: shown(r), Status: status, Refused: refused})
+	p.note(events.Fetch{Method: r.Method, URL: recordedURL(r), Status: status, Refused: refused})
 	text := "rondo: " + plain(why)
 	if r.Method == http.MethodConnect {
 		if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
@@ -202,8 +202,8 @@ func plain(text string) string {
 	}, shorten(text, 2*maxReason))
 }
 
-// shown is a request's URL as it is recorded: a query may hold a secret, and so may a user.
-func shown(r *http.Request) string {
+// recordedURL is a request's URL as it is recorded: a query may hold a secret, and so may a user.
+func recordedURL(r *http.Request) string {
 	if r.Method == http.MethodConnect {
 		return r.Host
 	}
@@ -265,7 +265,7 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(response.StatusCode)
 	n, err := p.send(w, response.Body)
-	p.note(events.Fetch{Method: r.Method, URL: shown(r), Status: response.StatusCode, Bytes: n})
+	p.note(events.Fetch{Method: r.Method, URL: recordedURL(r), Status: response.StatusCode, Bytes: n})
 	if err != nil {
 		panic(http.ErrAbortHandler) // so that the client does not take what came for all
 	}

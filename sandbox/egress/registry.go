@@ -25,8 +25,8 @@ import (
 // files is the folder of a registry at the proxy below which the files of each of its bases are, by number. No package can have that name.
 const files = "_files"
 
-// kept is an answer of a registry as a run keeps it. It never changes.
-type kept struct {
+// keptAnswer is an answer of a registry as a run keeps it. It never changes.
+type keptAnswer struct {
 	Status      int    `json:"status"`
 	ContentType string `json:"content_type,omitempty"`
 	Size        int64  `json:"size"`
@@ -60,12 +60,12 @@ func (p *Proxy) registry(w http.ResponseWriter, r *http.Request) {
 		p.refuse(w, r, err.Error())
 		return
 	}
-	want := wanted{run: p.session.Run, registry: name, path: path, upstream: upstream, accept: accepted(name, r.Header.Get("Accept")), address: p.address}
+	want := registryRequest{run: p.session.Run, registry: name, path: path, upstream: upstream, accept: accepted(name, r.Header.Get("Accept")), address: p.address}
 	found, had, err := p.obtain(r.Context(), want)
 	var answered *statusError
 	switch {
 	case errors.Is(err, errNotKept):
-		p.refuse(w, r, p.missed(fmt.Sprintf("%s: %v", shown(r), err)))
+		p.refuse(w, r, p.missed(fmt.Sprintf("%s: %v", recordedURL(r), err)))
 	case errors.As(err, &answered):
 		p.fail(w, r, http.StatusBadGateway, err.Error(), "")
 	case errors.Is(err, storage.ErrTooLarge), errors.Is(err, errElsewhere), errors.Is(err, errSpent):
@@ -78,11 +78,11 @@ func (p *Proxy) registry(w http.ResponseWriter, r *http.Request) {
 }
 
 // answer sends what is kept.
-func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, want wanted, found kept, had bool) {
+func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, want registryRequest, found keptAnswer, had bool) {
 	w.Header().Set("Content-Type", found.ContentType)
 	w.Header().Set("Content-Length", strconv.FormatInt(found.Size, 10))
 	w.WriteHeader(found.Status)
-	fetch := events.Fetch{Method: r.Method, URL: shown(r), Status: found.Status, SHA256: found.SHA256, Kept: had}
+	fetch := events.Fetch{Method: r.Method, URL: recordedURL(r), Status: found.Status, SHA256: found.SHA256, Kept: had}
 	if r.Method == http.MethodHead || found.Size == 0 {
 		p.note(fetch)
 		return
@@ -142,21 +142,21 @@ func accepted(registry, accept string) string {
 	return "*/*"
 }
 
-// wanted is what a sandbox asked a registry for.
-type wanted struct {
+// registryRequest is what a sandbox asked a registry for.
+type registryRequest struct {
 	run, registry, path, accept string
 	upstream                    *url.URL
 	address                     string
 }
 
 // key names the answer's description. It follows from what the sandbox asked, so that a replay finds it wherever the mirrors were.
-func (w wanted) key() string {
+func (w registryRequest) key() string {
 	sum := sha256.Sum256([]byte(w.registry + "\x00" + w.path + "\x00" + w.accept))
 	return "runs/" + w.run + "/tools/fetched/" + hex.EncodeToString(sum[:])
 }
 
 // object names the answer itself.
-func (w wanted) object(digest string) string {
+func (w registryRequest) object(digest string) string {
 	return "runs/" + w.run + "/tools/fetched/sha256/" + digest
 }
 
@@ -164,25 +164,25 @@ func (w wanted) object(digest string) string {
 var errNotKept = errors.New("the run has not kept it, and a replay fetches nothing")
 
 // obtain finds what the run has kept, or fetches and keeps it. Of those who want the same at once one fetches.
-func (p *Proxy) obtain(ctx context.Context, want wanted) (found kept, had bool, err error) {
+func (p *Proxy) obtain(ctx context.Context, want registryRequest) (found keptAnswer, had bool, err error) {
 	g := p.gateway
 	if found, err = g.load(ctx, want); err == nil || !errors.Is(err, storage.ErrNotFound) {
 		return found, true, err
 	}
 	if p.session.Replay {
-		return kept{}, false, errNotKept
+		return keptAnswer{}, false, errNotKept
 	}
 	for {
 		loaded := g.loading.DoChan(want.key(), func() (any, error) { return p.fetch(ctx, want) })
 		select {
 		case <-ctx.Done():
-			return kept{}, false, ctx.Err()
+			return keptAnswer{}, false, ctx.Err()
 		case result := <-loaded:
 			if result.Err == nil {
-				return result.Val.(kept), false, nil
+				return result.Val.(keptAnswer), false, nil
 			}
 			if !errors.Is(result.Err, errLeft) || ctx.Err() != nil {
-				return kept{}, false, result.Err
+				return keptAnswer{}, false, result.Err
 			}
 		}
 	}
@@ -192,18 +192,18 @@ func (p *Proxy) obtain(ctx context.Context, want wanted) (found kept, had bool, 
 var errLeft = errors.New("left")
 
 // fetch waits for its turn and fetches. Once begun it goes on without the one who asked, and counts all the same: who asks again finds what was kept.
-func (p *Proxy) fetch(ctx context.Context, want wanted) (kept, error) {
+func (p *Proxy) fetch(ctx context.Context, want registryRequest) (keptAnswer, error) {
 	select {
 	case p.gateway.slots <- struct{}{}:
 		defer func() { <-p.gateway.slots }()
 	case <-ctx.Done():
-		return kept{}, errLeft
+		return keptAnswer{}, errLeft
 	}
 	if ctx.Err() != nil {
-		return kept{}, errLeft
+		return keptAnswer{}, errLeft
 	}
 	if p.fetched.Load() >= p.session.Network.Limit() {
-		return kept{}, errSpent
+		return keptAnswer{}, errSpent
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTime)
 	defer cancel()
@@ -212,13 +212,13 @@ func (p *Proxy) fetch(ctx context.Context, want wanted) (kept, error) {
 	return found, err
 }
 
-func (g *Gateway) load(ctx context.Context, want wanted) (found kept, err error) {
+func (g *Gateway) load(ctx context.Context, want registryRequest) (found keptAnswer, err error) {
 	info, err := g.store.Stat(ctx, want.key())
 	if err != nil {
-		return kept{}, err
+		return keptAnswer{}, err
 	}
 	if info.Size > maxKept {
-		return kept{}, fmt.Errorf("%s: %w", want.key(), storage.ErrTooLarge)
+		return keptAnswer{}, fmt.Errorf("%s: %w", want.key(), storage.ErrTooLarge)
 	}
 	data, err := g.store.Get(ctx, want.key())
 	if err == nil {
@@ -236,33 +236,33 @@ func (e *statusError) Error() string { return fmt.Sprintf("the registry answered
 var lasting = []int{http.StatusOK, http.StatusNotFound, http.StatusGone}
 
 // fetch asks the registry and keeps what it answers, unless another runner was first: then that is the answer.
-func (g *Gateway) fetch(ctx context.Context, want wanted) (kept, error) {
+func (g *Gateway) fetch(ctx context.Context, want registryRequest) (keptAnswer, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, want.upstream.String(), nil)
 	if err != nil {
-		return kept{}, err
+		return keptAnswer{}, err
 	}
 	request.Header.Set("Accept", want.accept)
 	request.Header.Set("User-Agent", "rondo")
 	response, err := g.mirrors.Do(request)
 	if err != nil {
-		return kept{}, err
+		return keptAnswer{}, err
 	}
 	defer response.Body.Close()
 	if !slices.Contains(lasting, response.StatusCode) {
-		return kept{}, &statusError{response.StatusCode}
+		return keptAnswer{}, &statusError{response.StatusCode}
 	}
-	found := kept{Status: response.StatusCode, ContentType: shorten(response.Header.Get("Content-Type"), 200)}
+	found := keptAnswer{Status: response.StatusCode, ContentType: shorten(response.Header.Get("Content-Type"), 200)}
 	rewrite := rewriterOf(want.registry, found.ContentType)
 	if rewrite == nil || found.Status != http.StatusOK {
 		return g.keepFile(ctx, want, found, response.Body)
 	}
 	page, err := io.ReadAll(bounded(response.Body, maxIndex))
 	if err != nil {
-		return kept{}, err
+		return keptAnswer{}, err
 	}
 	page, err = rewrite(page, links{g.registries[want.registry], response.Request.URL, "http://" + want.address + "/" + want.registry})
 	if err != nil {
-		return kept{}, fmt.Errorf("read a page of the registry %s: %w", want.registry, err)
+		return keptAnswer{}, fmt.Errorf("read a page of the registry %s: %w", want.registry, err)
 	}
 	return g.keepFile(ctx, want, found, bytes.NewReader(page))
 }
@@ -287,29 +287,29 @@ func (m *tooMuch) Read([]byte) (int, error) {
 }
 
 // keepFile stores what was fetched, by its digest, which is known when all of it is on the disk.
-func (g *Gateway) keepFile(ctx context.Context, want wanted, found kept, from io.Reader) (kept, error) {
+func (g *Gateway) keepFile(ctx context.Context, want registryRequest, found keptAnswer, from io.Reader) (keptAnswer, error) {
 	file, err := os.CreateTemp(g.scratch, "fetched-")
 	if err != nil {
-		return kept{}, err
+		return keptAnswer{}, err
 	}
 	defer file.Close()
 	if err := os.Remove(file.Name()); err != nil {
-		return kept{}, err
+		return keptAnswer{}, err
 	}
 	sum := sha256.New()
 	if found.Size, err = io.Copy(io.MultiWriter(file, sum), bounded(from, maxFile)); err != nil {
-		return kept{}, err
+		return keptAnswer{}, err
 	}
 	found.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return kept{}, err
+		return keptAnswer{}, err
 	}
 	if err := g.store.PutReader(ctx, want.object(found.SHA256), file, found.Size); err != nil {
-		return kept{}, err
+		return keptAnswer{}, err
 	}
 	data, err := json.Marshal(found)
 	if err != nil {
-		return kept{}, err
+		return keptAnswer{}, err
 	}
 	err = g.store.PutIfAbsent(ctx, want.key(), data)
 	if errors.Is(err, storage.ErrExists) { // another runner was first
@@ -327,16 +327,16 @@ func (g *Gateway) redirected(to *http.Request, via []*http.Request) error {
 		return errElsewhere
 	}
 	for _, bases := range g.registries {
-		from := slices.ContainsFunc(bases, func(base *url.URL) bool { return below(base, via[0].URL) })
-		if from && slices.ContainsFunc(bases, func(base *url.URL) bool { return below(base, to.URL) }) {
+		from := slices.ContainsFunc(bases, func(base *url.URL) bool { return isBelow(base, via[0].URL) })
+		if from && slices.ContainsFunc(bases, func(base *url.URL) bool { return isBelow(base, to.URL) }) {
 			return nil
 		}
 	}
 	return errElsewhere
 }
 
-// below reports whether a URL is below a base.
-func below(base, u *url.URL) bool {
+// isBelow reports whether a URL is below a base.
+func isBelow(base, u *url.URL) bool {
 	return u.Scheme == base.Scheme && u.Host == base.Host && u.User == nil && strings.HasPrefix(u.EscapedPath(), base.EscapedPath())
 }
 

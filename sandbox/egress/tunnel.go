@@ -66,11 +66,11 @@ func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 		err = fmt.Errorf("the tunnel to %s asks for the server %.100q", host, named)
 	}
 	if err != nil {
-		p.note(events.Fetch{Method: r.Method, URL: shown(r), Status: http.StatusOK, Refused: plain("what goes through a tunnel must be TLS for its host: " + err.Error())})
+		p.note(events.Fetch{Method: r.Method, URL: recordedURL(r), Status: http.StatusOK, Refused: plain("what goes through a tunnel must be TLS for its host: " + err.Error())})
 		return
 	}
 	received := p.join(conn, upstream, begun)
-	p.note(events.Fetch{Method: r.Method, URL: shown(r), Status: http.StatusOK, Bytes: received})
+	p.note(events.Fetch{Method: r.Method, URL: recordedURL(r), Status: http.StatusOK, Bytes: received})
 }
 
 // firstWords reads the greeting of a TLS client, of which the beginning may have come early, and gives it with the name of the server that it is for.

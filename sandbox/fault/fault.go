@@ -14,17 +14,17 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Of is the class of forfeit (see events.Forfeit) that an error of a sandbox or a verifier is the agent's doing by, or "" where it is the
+// ClassOf is the class of forfeit (see events.Forfeit) that an error of a sandbox or a verifier is the agent's doing by, or "" where it is the
 // machine's. Of tests without a verdict that is a suspicion: it is the agent's doing only if the same tests give a verdict over the
 // task's own snapshot.
-func Of(err error) string {
+func ClassOf(err error) string {
 	var failed *verifier.Error
 	if errors.As(err, &failed) {
 		return ofTests(failed)
 	}
 	var at *Error
 	if errors.As(err, &at) {
-		return inside(at.Err)
+		return operationClass(at.Err)
 	}
 	return ""
 }
@@ -37,27 +37,27 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// In marks an error as one of an operation in a rollout's own sandbox; nil stays nil.
-func In(err error) error {
+// Mark marks an error as one of an operation in a rollout's own sandbox; nil stays nil.
+func Mark(err error) error {
 	if err == nil {
 		return nil
 	}
 	return &Error{err}
 }
 
-// Inside reports whether an error came out of a sandbox, or of an operation in one: a full disk there is the sandbox's, not the machine's.
-func Inside(err error) bool {
+// FromSandbox reports whether an error came out of a sandbox, or of an operation in one: a full disk there is the sandbox's, not the machine's.
+func FromSandbox(err error) bool {
 	var at *Error
 	var told *wire.Error
 	return errors.As(err, &at) || errors.As(err, &told)
 }
 
-// Ended is In for an error of work that does more than operations in the sandbox: only that the sandbox ended is marked.
+// Ended is Mark for an error of work that does more than operations in the sandbox: only that the sandbox ended is marked.
 func Ended(err error) error {
 	if !errors.Is(err, sandbox.ErrClosed) {
 		return err
 	}
-	return In(err)
+	return Mark(err)
 }
 
 func ofTests(failed *verifier.Error) string {
@@ -73,7 +73,7 @@ func ofTests(failed *verifier.Error) string {
 	case verifier.ClassBadReward:
 		return events.ForfeitBadReward
 	case verifier.ClassApply, verifier.ClassSetup:
-		if class := inside(failed.Err); class != "" || errors.Is(failed.Err, sandbox.ErrClosed) || wornOut(failed.Err) {
+		if class := operationClass(failed.Err); class != "" || errors.Is(failed.Err, sandbox.ErrClosed) || wornOut(failed.Err) {
 			return class
 		}
 		return events.ForfeitWorkspace // an archive that is none, a setup.sh that does not work over it
@@ -84,9 +84,9 @@ func ofTests(failed *verifier.Error) string {
 	return "" // a sandbox could not be made, or ended
 }
 
-// inside is Of for an operation in a sandbox that works: running calls there, packing its workspace, applying a change. A failed system call is
+// operationClass is ClassOf for an operation in a sandbox that works: running calls there, packing its workspace, applying a change. A failed system call is
 // about the workspace then, but where the machine is worn out.
-func inside(err error) string {
+func operationClass(err error) string {
 	var errno syscall.Errno
 	switch {
 	case errors.Is(err, sandbox.ErrSource), errors.Is(err, storage.ErrUnavailable): // the store, whatever system call failed there
@@ -119,5 +119,5 @@ func wornOut(err error) bool {
 func Unclear(err error) bool {
 	var at *Error
 	var failed *verifier.Error
-	return errors.Is(err, sandbox.ErrClosed) && Of(err) == "" && (errors.As(err, &at) || errors.As(err, &failed))
+	return errors.Is(err, sandbox.ErrClosed) && ClassOf(err) == "" && (errors.As(err, &at) || errors.As(err, &failed))
 }

@@ -39,24 +39,24 @@ func TestWhoseDoing(t *testing.T) {
 		{"a sandbox that cannot be made", fmt.Errorf("make sandbox x: %w", syscall.EAGAIN), "", false},
 		{"a sandbox that ended, nobody knows where", died, "", false},
 
-		{"a workspace too large", fault.In(fmt.Errorf("changes: %w", sandbox.ErrTooLarge)), events.ForfeitWorkspace, false},
-		{"a workspace that is refused", fault.In(sandbox.ErrInvalid), events.ForfeitWorkspace, false},
-		{"a full disk inside", fault.In(fmt.Errorf("apply: %w", syscall.ENOSPC)), events.ForfeitWorkspace, false},
-		{"a name too long", fault.In(syscall.ENAMETOOLONG), events.ForfeitWorkspace, false},
-		{"a file that is gone", fault.In(fs.ErrNotExist), "", false},
-		{"a store that fails below a change", fault.In(fmt.Errorf("apply: %w: %w", sandbox.ErrSource, syscall.EACCES)), "", false},
-		{"the same, where the object is too large", fault.In(fmt.Errorf("apply: %w: %w", sandbox.ErrSource, sandbox.ErrTooLarge)), "", false},
-		{"no memory inside", fault.In(syscall.ENOMEM), events.ForfeitMemory, false},
-		{"a sandbox without memory", fault.In(starved), events.ForfeitMemory, false},
-		{"a disk that cannot be read", fault.In(syscall.EIO), "", false},
-		{"a damaged file system", fault.In(fault.Damaged), "", false},
-		{"a wrong checksum", fault.In(syscall.EBADMSG), "", false},
-		{"a quota of the host", fault.In(syscall.EDQUOT), "", false},
-		{"too many open files", fault.In(syscall.EMFILE), "", false},
-		{"a rollout's sandbox that ended", fault.In(died), "", true},
+		{"a workspace too large", fault.Mark(fmt.Errorf("changes: %w", sandbox.ErrTooLarge)), events.ForfeitWorkspace, false},
+		{"a workspace that is refused", fault.Mark(sandbox.ErrInvalid), events.ForfeitWorkspace, false},
+		{"a full disk inside", fault.Mark(fmt.Errorf("apply: %w", syscall.ENOSPC)), events.ForfeitWorkspace, false},
+		{"a name too long", fault.Mark(syscall.ENAMETOOLONG), events.ForfeitWorkspace, false},
+		{"a file that is gone", fault.Mark(fs.ErrNotExist), "", false},
+		{"a store that fails below a change", fault.Mark(fmt.Errorf("apply: %w: %w", sandbox.ErrSource, syscall.EACCES)), "", false},
+		{"the same, where the object is too large", fault.Mark(fmt.Errorf("apply: %w: %w", sandbox.ErrSource, sandbox.ErrTooLarge)), "", false},
+		{"no memory inside", fault.Mark(syscall.ENOMEM), events.ForfeitMemory, false},
+		{"a sandbox without memory", fault.Mark(starved), events.ForfeitMemory, false},
+		{"a disk that cannot be read", fault.Mark(syscall.EIO), "", false},
+		{"a damaged file system", fault.Mark(fault.Damaged), "", false},
+		{"a wrong checksum", fault.Mark(syscall.EBADMSG), "", false},
+		{"a quota of the host", fault.Mark(syscall.EDQUOT), "", false},
+		{"too many open files", fault.Mark(syscall.EMFILE), "", false},
+		{"a rollout's sandbox that ended", fault.Mark(died), "", true},
 		{"the same, in work that does more", fault.Ended(died), "", true},
 		{"a server that refuses", fault.Ended(syscall.ECONNREFUSED), "", false},
-		{"a time that is over", fault.In(context.DeadlineExceeded), "", false},
+		{"a time that is over", fault.Mark(context.DeadlineExceeded), "", false},
 
 		{"tests that hang", tests(verifier.ClassTimeout, odd), events.ForfeitTimeout, false},
 		{"tests without memory", tests(verifier.ClassMemory, odd), events.ForfeitMemory, false},
@@ -73,7 +73,7 @@ func TestWhoseDoing(t *testing.T) {
 		{"a sandbox that ended below the tests", tests(verifier.ClassSandbox, died), "", true},
 		{"one that ended without memory", tests(verifier.ClassSandbox, starved), events.ForfeitMemory, false},
 	} {
-		if got := fault.Of(c.err); got != c.want {
+		if got := fault.ClassOf(c.err); got != c.want {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)
 		}
 		if got := fault.Unclear(c.err); got != c.unclear {

@@ -143,7 +143,7 @@ func (t *tool) effectOf(workdir string, call Call) Effect {
 // EffectOf is the greatest effect that calls may have had in a workspace.
 func (s *Set) EffectOf(workdir string, calls []Call) Effect {
 	effect := Nothing
-	for _, call := range s.meant(calls) {
+	for _, call := range s.repairCalls(calls) {
 		if t := s.lookup(call.Name); t != nil {
 			effect = min(effect, t.effectOf(workdir, call))
 		}
@@ -183,7 +183,7 @@ var paths = map[string]bool{"target_file": true, "file_path": true, "path": true
 func allWithin(workdir string, value any) bool {
 	switch v := value.(type) {
 	case string:
-		_, ok := within(workdir, v)
+		_, ok := relativePath(workdir, v)
 		return ok
 	case []any:
 		for _, one := range v {

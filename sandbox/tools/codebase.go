@@ -61,7 +61,7 @@ var codebaseSearch = decodedWork(func(ctx context.Context, w *work, a codebaseSe
 	directory := ""
 	if len(a.TargetDirectories) == 1 {
 		var ok bool
-		if directory, ok = within(w.sb.Workdir(), a.TargetDirectories[0]); !ok {
+		if directory, ok = relativePath(w.sb.Workdir(), a.TargetDirectories[0]); !ok {
 			return refusal("target_directories: %.200q is not a folder of the workspace; globs are not understood", a.TargetDirectories[0]), nil
 		}
 	}
@@ -74,8 +74,8 @@ var codebaseSearch = decodedWork(func(ctx context.Context, w *work, a codebaseSe
 	return seen, err
 })
 
-// within gives a folder's path relative to the workspace, "" for the workspace itself.
-func within(workdir, name string) (relative string, ok bool) {
+// relativePath gives a folder's path relative to the workspace, "" for the workspace itself.
+func relativePath(workdir, name string) (relative string, ok bool) {
 	if strings.ContainsAny(name, "*?[\x00") {
 		return "", false
 	}

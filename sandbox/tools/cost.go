@@ -11,7 +11,7 @@ const maxChecking = 1 << 24
 // checkable reports whether arguments can be checked by a schema that a server wrote: one of a kilobyte may take hours.
 func checkable(schema map[string]any, arguments string) bool {
 	c := costs{root: schema, known: map[string]float64{}}
-	return c.of(schema)*float64(len(arguments)+1) <= maxChecking
+	return c.cost(schema)*float64(len(arguments)+1) <= maxChecking
 }
 
 // costs weighs a schema as if every reference in it were written out; infinite is what refers to itself, or is not understood.
@@ -20,12 +20,12 @@ type costs struct {
 	known map[string]float64 // by reference
 }
 
-func (c costs) of(node any) float64 {
+func (c costs) cost(node any) float64 {
 	cost := 1.0
 	switch n := node.(type) {
 	case []any:
 		for _, each := range n {
-			cost += c.of(each)
+			cost += c.cost(each)
 		}
 	case map[string]any:
 		for key, value := range n {
@@ -36,7 +36,7 @@ func (c costs) of(node any) float64 {
 			case key == "$dynamicRef" || key == "$recursiveRef" || key == "$id" && isText:
 				return math.Inf(1)
 			default:
-				cost += c.of(value)
+				cost += c.cost(value)
 			}
 		}
 	}
@@ -52,7 +52,7 @@ func (c costs) ofReference(reference string) float64 {
 	if !ok {
 		return math.Inf(1)
 	}
-	c.known[reference] = c.of(node)
+	c.known[reference] = c.cost(node)
 	return c.known[reference]
 }
 

@@ -27,7 +27,7 @@ func marked(t *tool, lines []string, call Call) (string, bool) {
 // Settled reports whether calls, in a workspace, were such that marked commands after them answer by the workspace and the shell alone: there
 // were no other commands, and nothing else that may have changed what is outside of the workspace.
 func (s *Set) Settled(workdir string, lines []string, calls []Call) bool {
-	return !slices.ContainsFunc(s.meant(calls), func(call Call) bool {
+	return !slices.ContainsFunc(s.repairCalls(calls), func(call Call) bool {
 		t := s.lookup(call.Name)
 		if t == nil || t.effectOf(workdir, call) != Anything {
 			return false

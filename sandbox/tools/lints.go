@@ -118,7 +118,7 @@ func (l *lint) collect(ctx context.Context, paths []string) (refused observation
 		paths = []string{"."}
 	}
 	for _, name := range paths {
-		relative, ok := within(l.sb.Workdir(), name)
+		relative, ok := relativePath(l.sb.Workdir(), name)
 		if !ok {
 			return refusal("paths: %.200q is no file or folder of the workspace; globs are not understood", name), nil
 		}
@@ -169,7 +169,7 @@ func (l *lint) report(dir, name string, d Diagnostic) {
 	if !path.IsAbs(name) {
 		name = path.Join(dir, name)
 	}
-	relative, ok := within(l.sb.Workdir(), name)
+	relative, ok := relativePath(l.sb.Workdir(), name)
 	if !ok || !slices.Contains(l.files, relative) {
 		return
 	}

@@ -23,20 +23,20 @@ const (
 	maxShown      = 80 // bytes of a value that is wrong
 )
 
-// meant are calls with the arguments that their tools' schemas let them mean.
-func (s *Set) meant(calls []Call) []Call {
+// repairCalls are calls with the arguments that their tools' schemas let them mean.
+func (s *Set) repairCalls(calls []Call) []Call {
 	calls = slices.Clone(calls)
 	for i := range calls {
 		if t := s.lookup(calls[i].Name); t != nil && len(calls[i].Arguments) <= MaxArguments && i < MaxCalls {
-			calls[i].Arguments, calls[i].refused = t.meant(calls[i].Arguments)
+			calls[i].Arguments, calls[i].refused = t.repair(calls[i].Arguments)
 		}
 	}
 	return calls
 }
 
-// meant gives arguments as the schema has them, or why they are none of the tool's. What is no JSON, and what a
+// repair gives arguments as the schema has them, or why they are none of the tool's. What is no JSON, and what a
 // schema of a run's own takes too long for, stays as it is.
-func (t *tool) meant(arguments string) (fitting, refused string) {
+func (t *tool) repair(arguments string) (fitting, refused string) {
 	if t.key == "" && !checkable(t.schema, arguments) {
 		return arguments, ""
 	}
@@ -59,7 +59,7 @@ func (t *tool) meant(arguments string) (fitting, refused string) {
 	}
 	switch {
 	case len(f.wrong) > 0:
-		return arguments, told(f.wrong)
+		return arguments, faultText(f.wrong)
 	case !f.changed:
 		return arguments, ""
 	}
@@ -94,8 +94,8 @@ func givenTwice(arguments string) string {
 	return ""
 }
 
-// told is what is wrong with a call, as much as helps.
-func told(wrong []string) string {
+// faultText is what is wrong with a call, as much as helps.
+func faultText(wrong []string) string {
 	if more := len(wrong) - maxWrong; more > 0 {
 		wrong = append(slices.Clone(wrong[:maxWrong]), fmt.Sprintf("and %d more", more))
 	}
@@ -145,7 +145,7 @@ type fit struct {
 
 // must notes a value of another type than the schema's.
 func (f *fit) must(at, want string, got any) {
-	f.wrong = append(f.wrong, fmt.Sprintf("%s must be %s, got %s", called(at), withArticle(want), shown(got)))
+	f.wrong = append(f.wrong, fmt.Sprintf("%s must be %s, got %s", called(at), withArticle(want), valueText(got)))
 }
 
 // value gives what a value means by a schema. A schema that is not understood lets it be.
@@ -210,7 +210,7 @@ func (f *fit) either(options []any, v any, at string) any {
 		made, changes = append(made, got), true
 	}
 	if !changes || slices.ContainsFunc(made, func(other any) bool { return encoded(other) != encoded(made[0]) }) {
-		f.wrong = append(f.wrong, fmt.Sprintf("%s must be %s, got %s", called(at), f.alternatives(options), shown(v)))
+		f.wrong = append(f.wrong, fmt.Sprintf("%s must be %s, got %s", called(at), f.alternatives(options), valueText(v)))
 		return v
 	}
 	f.changed = true
@@ -249,7 +249,7 @@ func (f *fit) member(s map[string]any, v any, at string) any {
 			return one
 		}
 	}
-	f.wrong = append(f.wrong, fmt.Sprintf("%s must be one of %s, got %s", called(at), shown(values), shown(v)))
+	f.wrong = append(f.wrong, fmt.Sprintf("%s must be one of %s, got %s", called(at), valueText(values), valueText(v)))
 	return v
 }
 

@@ -32,7 +32,7 @@ func TestMeant(t *testing.T) {
 		if c.Schema != nil {
 			of.schema = c.Schema
 		}
-		got, refused := of.meant(c.Given)
+		got, refused := of.repair(c.Given)
 		switch {
 		case refused != c.Refused:
 			t.Errorf("%s: refused by %q, want %q", c.Given, refused, c.Refused)
@@ -45,7 +45,7 @@ func TestMeant(t *testing.T) {
 			if err := json.Unmarshal([]byte(got), &value); err != nil || !reflect.DeepEqual(value, c.Meant) {
 				t.Errorf("%s means %s (%v), want %v", c.Given, got, err, c.Meant)
 			}
-			if again, refused := of.meant(got); again != got || refused != "" {
+			if again, refused := of.repair(got); again != got || refused != "" {
 				t.Errorf("%s means %s, and that %s %s", c.Given, got, again, refused)
 			}
 		}
@@ -63,7 +63,7 @@ func TestMeantKeepsText(t *testing.T) {
 	}
 	contents := "<a href=\"x\">\u2028&\x00\r\n\t{\"n\": 1.0}"
 	quoted, _ := json.Marshal(contents)
-	calls := set.meant([]Call{{Name: "search_replace", Arguments: `{"file_path":"a","old_string":"b","new_string":` + string(quoted) + `,"replace_all":"true"}`}})
+	calls := set.repairCalls([]Call{{Name: "search_replace", Arguments: `{"file_path":"a","old_string":"b","new_string":` + string(quoted) + `,"replace_all":"true"}`}})
 	var a searchReplaceArguments
 	if err := json.Unmarshal([]byte(calls[0].Arguments), &a); err != nil || *a.NewString != contents || !a.ReplaceAll {
 		t.Errorf("%s %v", calls[0].Arguments, err)
@@ -83,12 +83,12 @@ func TestMeantIsBounded(t *testing.T) {
 	} {
 		of := tool{schema: schema}
 		for _, value := range []string{`"x"`, `1`, strings.Repeat("[", 300) + strings.Repeat("]", 300)} {
-			of.meant(`{"a":` + value + `}`) // it ends
+			of.repair(`{"a":` + value + `}`) // it ends
 		}
 	}
 	long := `{"a":"` + strings.Repeat("é", 1000) + `"}`
 	of := tool{schema: map[string]any{"type": "object", "properties": map[string]any{"a": map[string]any{"type": "integer"}}}}
-	if _, refused := of.meant(long); len(refused) > 200 || !strings.HasSuffix(refused, `é…"`) {
+	if _, refused := of.repair(long); len(refused) > 200 || !strings.HasSuffix(refused, `é…"`) {
 		t.Errorf("%q", refused)
 	}
 }

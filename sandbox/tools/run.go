@@ -140,7 +140,7 @@ func orEmpty(arguments string) string {
 // are in the order of the calls. An error is of the infrastructure, and results and state are then void.
 func (s *Set) Run(ctx context.Context, shared Work, calls []Call) ([]Result, error) {
 	w := &work{sb: shared.Sandbox, search: shared.Search, servers: shared.Servers, state: shared.State, memory: newMemory(shared.Known), left: shared.Left, wall: s.wall}
-	calls, results := s.meant(calls), make([]Result, len(calls))
+	calls, results := s.repairCalls(calls), make([]Result, len(calls))
 	for start := 0; start < len(calls); {
 		end := start + 1
 		for s.readOnly(calls[start]) && end < len(calls) && s.readOnly(calls[end]) && end-start < maxParallel {
@@ -243,7 +243,7 @@ func (s *Set) execute(ctx context.Context, w *work, t *tool, call Call, index in
 func InsideFault(err error) string {
 	var errno syscall.Errno
 	switch {
-	case fault.Of(fault.In(err)) == "":
+	case fault.ClassOf(fault.Mark(err)) == "":
 		return "" // the machine's, or the sandbox is gone
 	case errors.Is(err, sandbox.ErrTooLarge):
 		return "too large"

@@ -24,14 +24,14 @@ type Servers func(ctx context.Context, server runfile.ToolServer, tool string, a
 // call; one outside changes nothing there.
 func served(server runfile.ToolServer, t runfile.ServerTool) (tool, error) {
 	d := Definition{
-		Name: server.Called(t.Name), Description: t.Description, ReadOnly: t.ReadOnly, Destructive: !t.ReadOnly, Outside: server.Outside(),
+		Name: server.Called(t.Name), Description: t.Description, ReadOnly: t.ReadOnly, Destructive: !t.ReadOnly, Outside: server.IsRemote(),
 		Limits: Limits{AnswerBytes: MaxContent, Time: server.Wall()},
 	}
-	if server.Outside() {
+	if server.IsRemote() {
 		d.Effect = Nothing
 	}
 	takes, err := describe(&d, t.Arguments())
-	return tool{Definition: d, stays: !server.Outside(), run: func(ctx context.Context, w *work, arguments string) (observation, error) {
+	return tool{Definition: d, stays: !server.IsRemote(), run: func(ctx context.Context, w *work, arguments string) (observation, error) {
 		arguments = orEmpty(arguments)
 		if !json.Valid([]byte(arguments)) {
 			return refusal("the arguments are not JSON"), nil

@@ -95,8 +95,8 @@ func (s *Set) readOnly(call Call) bool {
 	return t == nil || t.ReadOnly
 }
 
-// Outside reports whether a call is done outside of the sandbox: it leaves nothing in it, and done again it may answer anything.
-func (s *Set) Outside(call Call) bool {
+// IsRemote reports whether a call is done outside of the sandbox: it leaves nothing in it, and done again it may answer anything.
+func (s *Set) IsRemote(call Call) bool {
 	t := s.lookup(call.Name)
 	return t != nil && t.Outside
 }

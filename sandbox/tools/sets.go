@@ -30,8 +30,8 @@ func NewSets() *Sets {
 	return &Sets{compile: NewSet, made: made}
 }
 
-// Of gives a run's tools. The configuration must be valid.
-func (s *Sets) Of(cfg runfile.RunConfig) (*Set, error) {
+// Set gives a run's tools. The configuration must be valid.
+func (s *Sets) Set(cfg runfile.RunConfig) (*Set, error) {
 	key, err := digest(cfg)
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ func TestSetsAreCompiledOnce(t *testing.T) {
 	for range 100 {
 		turns.Go(func() {
 			for _, name := range []string{"greet", "wave"} {
-				set, err := sets.Of(withTool(name))
+				set, err := sets.Set(withTool(name))
 				if err != nil {
 					t.Error(err)
 					return
@@ -75,7 +75,7 @@ func TestSetsDiffer(t *testing.T) {
 	tasks := withTool("greet")
 	tasks.Tasks, tasks.Seed = []runfile.TaskSpec{{Name: "another"}}, 7
 	for _, cfg := range []runfile.RunConfig{base, search, composer, reads, tasks} {
-		got, err := sets.Of(cfg)
+		got, err := sets.Set(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,14 +102,14 @@ func names(s *Set) (list []string) {
 func TestSetsAreBounded(t *testing.T) {
 	sets, compiled := counting()
 	for i := range 3 * rememberedSets {
-		if _, err := sets.Of(withTool(fmt.Sprintf("tool%d", i))); err != nil {
+		if _, err := sets.Set(withTool(fmt.Sprintf("tool%d", i))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if n := sets.made.Len(); n != rememberedSets {
 		t.Errorf("%d sets are remembered, want %d", n, rememberedSets)
 	}
-	if _, err := sets.Of(withTool("tool0")); err != nil || *compiled != 3*rememberedSets+1 {
+	if _, err := sets.Set(withTool("tool0")); err != nil || *compiled != 3*rememberedSets+1 {
 		t.Errorf("a set that was forgotten: %v, %d compiled", err, *compiled)
 	}
 }

@@ -36,8 +36,8 @@ func withArticle(types string) string {
 	return strings.Join(names, " or ")
 }
 
-// shown is a value in a sentence.
-func shown(v any) string {
+// valueText is a value in a sentence.
+func valueText(v any) string {
 	switch v := v.(type) {
 	case []any:
 		if len(v) == 0 {
@@ -79,20 +79,20 @@ func unfit(wrong *jsonschema.ValidationError, given any) string {
 	}
 	look(wrong)
 	slices.Sort(all)
-	return told(slices.Compact(all))
+	return faultText(slices.Compact(all))
 }
 
 func unmet(e *jsonschema.ValidationError, given any) string {
 	at, got := placeOf(e.InstanceLocation, given)
 	switch k := e.ErrorKind.(type) {
 	case *kind.Type:
-		return fmt.Sprintf("%s must be %s, got %s", called(at), withArticle(strings.Join(k.Want, " or ")), shown(got))
+		return fmt.Sprintf("%s must be %s, got %s", called(at), withArticle(strings.Join(k.Want, " or ")), valueText(got))
 	case *kind.Enum:
-		return fmt.Sprintf("%s must be one of %s, got %s", called(at), strings.Trim(encoded(k.Want), "[]"), shown(got))
+		return fmt.Sprintf("%s must be one of %s, got %s", called(at), strings.Trim(encoded(k.Want), "[]"), valueText(got))
 	case *kind.Minimum:
-		return fmt.Sprintf("%s must be at least %s, got %s", called(at), k.Want.RatString(), shown(got))
+		return fmt.Sprintf("%s must be at least %s, got %s", called(at), k.Want.RatString(), valueText(got))
 	case *kind.Maximum:
-		return fmt.Sprintf("%s must be at most %s, got %s", called(at), k.Want.RatString(), shown(got))
+		return fmt.Sprintf("%s must be at most %s, got %s", called(at), k.Want.RatString(), valueText(got))
 	case *kind.Required:
 		for i, name := range k.Missing {
 			if at != "" {

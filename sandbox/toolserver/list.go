@@ -16,7 +16,7 @@ const maxPages = 32
 
 // List asks a server for all its tools. Nothing but their number is checked.
 func (s *Sessions) List(ctx context.Context, server runfile.ToolServer) (listed []runfile.ServerTool, err error) {
-	err = s.with(ctx, server, startTime, func(ctx context.Context, session *mcp.ClientSession) error {
+	err = s.inSession(ctx, server, startTime, func(ctx context.Context, session *mcp.ClientSession) error {
 		listed, err = list(ctx, server.Name, session)
 		return err
 	})

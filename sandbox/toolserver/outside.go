@@ -29,8 +29,8 @@ var network = &http.Transport{
 	ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: maxHeader,
 }
 
-// outside is a server that is asked over HTTP.
-type outside struct {
+// remoteServer is a server that is asked over HTTP.
+type remoteServer struct {
 	name string
 	key  string
 	much atomic.Bool // an answer was too large
@@ -39,7 +39,7 @@ type outside struct {
 
 // dial makes what a session with a server outside runs over.
 func (s *Sessions) dial(_ context.Context, server runfile.ToolServer) (*link, mcp.Transport, error) {
-	o := &outside{name: server.Name, key: s.keyOf(server)}
+	o := &remoteServer{name: server.Name, key: s.keyOf(server)}
 	return &link{under: o}, &mcp.StreamableClientTransport{
 		Endpoint: server.URL, HTTPClient: &http.Client{Transport: o}, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxMessage,
 	}, nil
@@ -47,7 +47,7 @@ func (s *Sessions) dial(_ context.Context, server runfile.ToolServer) (*link, mc
 
 // RoundTrip sends one request with the key, and bounds the answer. What says that the server cannot be asked now is an error, and so is a
 // redirect: a server that sends its clients elsewhere would get them to show the key there.
-func (o *outside) RoundTrip(request *http.Request) (*http.Response, error) {
+func (o *remoteServer) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := request.Context(), context.CancelFunc(func() {})
 	if request.Method == http.MethodDelete {
 		ctx, cancel = context.WithTimeout(ctx, leaveTime)
@@ -74,12 +74,12 @@ func (o *outside) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-func (o *outside) renew() {
+func (o *remoteServer) renew() {
 	o.much.Store(false)
 	o.torn.Store(false)
 }
 
-func (o *outside) judge(err error) error {
+func (o *remoteServer) judge(err error) error {
 	switch {
 	case o.much.Load():
 		return &fault{fmt.Sprintf("the server %s answered more than %d MiB", o.name, maxMessage>>20)}
@@ -92,13 +92,13 @@ func (o *outside) judge(err error) error {
 }
 
 // close has nothing to do: requests end with the calls that they are for.
-func (o *outside) close() {}
+func (o *remoteServer) close() {}
 
 // bounded is a body of a bounded length.
 type bounded struct {
 	io.ReadCloser
 	left int
-	of   *outside
+	of   *remoteServer
 }
 
 func (b *bounded) Read(into []byte) (int, error) {

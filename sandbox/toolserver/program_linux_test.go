@@ -200,7 +200,7 @@ func TestDeadlineIsTheReason(t *testing.T) {
 	for range 2000 {
 		s := New(nil, nil)
 		s.open[at.Name] = &link{under: ended{}}
-		err := s.with(t.Context(), at, at.Wall(), func(ctx context.Context, _ *mcp.ClientSession) error {
+		err := s.inSession(t.Context(), at, at.Wall(), func(ctx context.Context, _ *mcp.ClientSession) error {
 			<-ctx.Done()
 			return ctx.Err()
 		})

@@ -92,7 +92,7 @@ func (s *Sessions) Call(ctx context.Context, server runfile.ToolServer, tool str
 
 // call notes in asked when the server was asked.
 func (s *Sessions) call(ctx context.Context, server runfile.ToolServer, tool string, arguments json.RawMessage, asked *time.Time) (result *mcp.CallToolResult, err error) {
-	err = s.with(ctx, server, server.Wall(), func(ctx context.Context, session *mcp.ClientSession) error {
+	err = s.inSession(ctx, server, server.Wall(), func(ctx context.Context, session *mcp.ClientSession) error {
 		*asked = time.Now()
 		result, err = session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
 		if err == nil && result.NeedsInput() {
@@ -103,8 +103,8 @@ func (s *Sessions) call(ctx context.Context, server runfile.ToolServer, tool str
 	return result, err
 }
 
-// with does something in the session of a server, which ends where time is over or the session is of no use any more.
-func (s *Sessions) with(ctx context.Context, server runfile.ToolServer, within time.Duration, do func(context.Context, *mcp.ClientSession) error) error {
+// inSession does something in the session of a server, which ends where time is over or the session is of no use any more.
+func (s *Sessions) inSession(ctx context.Context, server runfile.ToolServer, within time.Duration, do func(context.Context, *mcp.ClientSession) error) error {
 	l, err := s.link(ctx, server)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (s *Sessions) link(ctx context.Context, server runfile.ToolServer) (*link, 
 		return l, nil
 	}
 	connect := s.start
-	if server.Outside() {
+	if server.IsRemote() {
 		connect = s.dial
 	}
 	l, transport, err := connect(ctx, server)
@@ -163,7 +163,7 @@ func (s *Sessions) link(ctx context.Context, server runfile.ToolServer) (*link, 
 	if late {
 		err = errNotReady
 	}
-	if server.Outside() {
+	if server.IsRemote() {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	return nil, l.under.judge(err)
@@ -210,7 +210,7 @@ func (s *Sessions) clean(server runfile.ToolServer, text string) string {
 }
 
 func (s *Sessions) keyOf(server runfile.ToolServer) string {
-	if !server.Outside() {
+	if !server.IsRemote() {
 		return ""
 	}
 	return s.key(server.URL)

@@ -40,18 +40,18 @@ func graded(spec Spec) (*grade.Grading, Spec, error) {
 	if tree, err = sandbox.Tree(sandbox.MaxBytes, sandbox.Bytes(spec.Tests), nil); err != nil {
 		return nil, spec, err
 	}
-	spec.Tests, err = sandbox.Pack(without{tree, grade.File})
+	spec.Tests, err = sandbox.Pack(treeWithout{tree, grade.File})
 	spec.Limits.OutputBytes, spec.reporting = gradedOutput, newReporting()
 	return g, spec, err
 }
 
-// without is a tree without one of the files at its top.
-type without struct {
+// treeWithout is a tree without one of the files at its top.
+type treeWithout struct {
 	fs.FS
 	name string
 }
 
-func (w without) ReadDir(name string) ([]fs.DirEntry, error) {
+func (w treeWithout) ReadDir(name string) ([]fs.DirEntry, error) {
 	entries, err := fs.ReadDir(w.FS, name)
 	if name != "." {
 		return entries, err
@@ -60,8 +60,8 @@ func (w without) ReadDir(name string) ([]fs.DirEntry, error) {
 }
 
 // ReadLink and Lstat tell of links.
-func (w without) ReadLink(name string) (string, error)   { return fs.ReadLink(w.FS, name) }
-func (w without) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(w.FS, name) }
+func (w treeWithout) ReadLink(name string) (string, error)   { return fs.ReadLink(w.FS, name) }
+func (w treeWithout) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(w.FS, name) }
 
 // reporters are loaded by test programs and report which tests these ran.
 //

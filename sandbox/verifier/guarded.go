@@ -54,7 +54,7 @@ type baseline struct {
 	err       error // of tests that pass
 }
 
-func (b *Baselines) of(spec Spec) *baseline {
+func (b *Baselines) baseline(spec Spec) *baseline {
 	if b == nil || spec.Key == "" {
 		return &baseline{}
 	}
@@ -74,7 +74,7 @@ func (b *Baselines) of(spec Spec) *baseline {
 // code under test passes them whenever they run, and fails copies of them whose expectations are wrong. The last two are left out where no expectation
 // can be made wrong; the outcome says so.
 func guarded(ctx context.Context, spec Spec, outcome Outcome) (Outcome, error) {
-	b := spec.Baselines.of(spec)
+	b := spec.Baselines.baseline(spec)
 	sites, err := b.canaries(spec, outcome.grading)
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: fmt.Errorf("look for canaries: %w", err), Log: outcome.Log}

@@ -120,7 +120,7 @@ const (
 	ClassSandbox   = "sandbox"    // the sandbox failed; to try again may help
 )
 
-// Error says why there is no score, or why a stage cannot begin. Whose doing that is, fault.Of tells.
+// Error says why there is no score, or why a stage cannot begin. Whose doing that is, fault.ClassOf tells.
 type Error struct {
 	Class string
 	Err   error

@@ -178,14 +178,14 @@ func (c *catalogue) weights(e events.Event) error {
 		return err
 	case events.WeightsActivatedType:
 		w, err := events.Data[events.WeightsActivated](e)
-		p.said(replica{w.Replica, w.Version, w.Lost, w.Seconds, e.Time})
+		p.note(replica{w.Replica, w.Version, w.Lost, w.Seconds, e.Time})
 		return err
 	}
 	return nil
 }
 
-// said notes what a replica states; where there are too many, the one that was silent longest is left out.
-func (p *served) said(r replica) {
+// note notes what a replica states; where there are too many, the one that was silent longest is left out.
+func (p *served) note(r replica) {
 	p.Replicas = slices.DeleteFunc(p.Replicas, func(old replica) bool { return old.Name == r.Name })
 	p.Replicas = append(p.Replicas, r)
 	if len(p.Replicas) > maxReplicas {

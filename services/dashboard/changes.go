@@ -74,7 +74,7 @@ func (d *Dashboard) changes(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p.At, p.Rollout = at, e.Rollout.ID
-	changed, ok := stretch{nil, episode.Left(&e.Rollout)}, true
+	changed, ok := stretch{nil, episode.LastWorkspace(&e.Rollout)}, true
 	p.Title = "Changes of rollout " + p.Rollout
 	if p.Turn >= 0 {
 		p.Title = fmt.Sprintf("Changes of turn %d", p.Turn)

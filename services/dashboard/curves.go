@@ -42,8 +42,8 @@ type flows struct {
 
 func newFlows() *flows { return &flows{width: time.Second, where: map[string]int{}} }
 
-// at gives the point of a moment, the last one there is for a clock that goes back.
-func (f *flows) at(now time.Time) *flow {
+// point gives the point of a moment, the last one there is for a clock that goes back.
+func (f *flows) point(now time.Time) *flow {
 	if f.began.IsZero() {
 		f.began = now
 	}
@@ -75,7 +75,7 @@ func (f *flows) halve() {
 
 // count counts what an event has added to the totals of the run.
 func (f *flows) count(now time.Time, n books.Totals) {
-	p := f.at(now)
+	p := f.point(now)
 	p.Started, p.Scored, p.Failed = p.Started+n.Started, p.Scored+n.Scored, p.Failed+n.Failed
 	p.Sampled += n.Sampled
 }

@@ -84,7 +84,7 @@ func (d *Dashboard) evaluation(w http.ResponseWriter, r *http.Request) error {
 			figure{"seconds", s.Seconds})
 	}
 	if p.Against != "" {
-		if err := d.against(r, p, m); err != nil {
+		if err := d.addComparison(r, p, m); err != nil {
 			return err
 		}
 	}
@@ -110,7 +110,7 @@ func (d *Dashboard) measure(r *http.Request, run string, p *evaluationPage) (*me
 	b.mu.Lock()
 	seq, ended := b.last, b.ended
 	if p != nil {
-		p.Past, p.Seq, p.Last, p.Behind, p.Live = b.until > 0, seq, max(in.LastSeq, seq), !ended && seq < target, b.until == 0 && !b.state.Rested()
+		p.Past, p.Seq, p.Last, p.Behind, p.Live = b.until > 0, seq, max(in.LastSeq, seq), !ended && seq < target, b.until == 0 && !b.state.Settled()
 	}
 	key := fmt.Sprintf("%s %d %d", run, b.until, b.created.UnixNano())
 	if m, ok := d.figures.Get(key); ok && m.seq == seq {
@@ -135,8 +135,8 @@ func (d *Dashboard) measure(r *http.Request, run string, p *evaluationPage) (*me
 	return m, nil
 }
 
-// against sets another run beside the one of the page.
-func (d *Dashboard) against(r *http.Request, p *evaluationPage, m *measured) error {
+// addComparison sets another run beside the one of the page.
+func (d *Dashboard) addComparison(r *http.Request, p *evaluationPage, m *measured) error {
 	other, err := d.measure(r, p.Against, nil)
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (d *Dashboard) against(r *http.Request, p *evaluationPage, m *measured) err
 		if p.Other.Comparison, err = evaluation.Compare(m.attempts, other.attempts, nameA, nameB, evaluation.Options{Resamples: resamples}); err != nil {
 			p.Other.refused = clip(err.Error(), 300)
 		} else {
-			p.Other.Under(evaluation.ConditionsOf(nameA, m.config), evaluation.ConditionsOf(nameB, other.config))
+			p.Other.CompareConditions(evaluation.ConditionsOf(nameA, m.config), evaluation.ConditionsOf(nameB, other.config))
 		}
 		d.comparing.Lock()
 		m.comparison = map[string]*compared{key: p.Other} // the last one is kept

@@ -108,7 +108,7 @@ func (d *Dashboard) folded(r *http.Request) (b *book[runState], release func(), 
 	d.shelf.follow(b)
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 	defer cancel()
-	if b.await(ctx, target); !b.has(in, target) && !b.over() {
+	if b.await(ctx, target); !b.has(in, target) && !b.isOver() {
 		release()
 		return nil, nil, &refusal{http.StatusServiceUnavailable, fmt.Sprintf("Event %d of %d is read. Ask again when the run's page has all.", b.position(), target)}
 	}

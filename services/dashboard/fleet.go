@@ -97,7 +97,7 @@ func (d *Dashboard) fleetPage(w http.ResponseWriter, r *http.Request) error {
 			v.Mirrors = append(v.Mirrors, *p.Mirror)
 		}
 		for _, s := range p.Servers {
-			at(strings.TrimRight(s.URL, "/")).known(s, now)
+			at(strings.TrimRight(s.URL, "/")).add(s, now)
 		}
 	}
 	b.mu.Lock()
@@ -150,9 +150,9 @@ func viewRunner(p presence.Report, now time.Time) runnerView {
 	return v
 }
 
-// known adds what one process knows of the server. The worst state counts.
-func (v *serverView) known(s presence.Server, now time.Time) {
-	worse := []string{"", presence.Asked, presence.Rests, presence.Open}
+// add adds what one process knows of the server. The worst state counts.
+func (v *serverView) add(s presence.Server, now time.Time) {
+	worse := []string{"", presence.Active, presence.Rests, presence.Open}
 	if slices.Index(worse, s.State) > slices.Index(worse, v.State) {
 		v.State = s.State
 	}

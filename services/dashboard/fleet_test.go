@@ -34,7 +34,7 @@ func TestFleet(t *testing.T) {
 		{Run: "live", Rollout: "g000001-0", Working: true, Since: time.Now().Add(-3 * time.Second)}, {Run: "live", Rollout: "g000001-1", Since: time.Now().Add(-time.Hour)}}}})
 	for n := range 2 {
 		speak("generator", fmt.Sprintf("g%d", n), presence.Report{Instance: "host-2", Waiting: 3, Servers: []presence.Server{
-			{URL: here, State: presence.Asked, Used: time.Now(), InFlight: 5, Allowed: 32, Engine: "vllm"}, {URL: there, State: []string{presence.Asked, presence.Open}[n], InFlight: 1, Allowed: 1, Failures: 5 * n, Reduced: "6 of 20 requests failed"}}})
+			{URL: here, State: presence.Active, Used: time.Now(), InFlight: 5, Allowed: 32, Engine: "vllm"}, {URL: there, State: []string{presence.Active, presence.Open}[n], InFlight: 1, Allowed: 1, Failures: 5 * n, Reduced: "6 of 20 requests failed"}}})
 	}
 	for region, m := range map[string]presence.Mirror{"london": {Current: 2}, "New York": {Current: 1, Versions: 1, Seconds: 75.2}, "tokyo": {Current: -1, Versions: 2, Seconds: 9}} {
 		m.Policy, m.Region = "small", region
@@ -44,7 +44,7 @@ func TestFleet(t *testing.T) {
 	d.has("/fleet", "<strong>london</strong> small\n<small>version 2</small>", "<strong>New York</strong> small\n<small>version 1, 1 behind since 75 s</small>", "no version, 2 behind since 9 s")
 	d.has("/fleet", "r1", "host-1", "1 of 4 turns run", "1 of 128 sandboxes", "gpu", `href="/runs/live/rollouts/g000001-0">g000001-0</a> works`, `g000001-1</a> waits`, "1h0m0s",
 		"6 calls wait for one", "10 of 64 requests · asked 0 ms ago", "version 1, 1 behind", "5 failed in a row · fewer requests: 6 of 20 requests failed", "circuit open", "vllm")
-	if now := d.d.fleet.Present(time.Now().Add(2 * presence.Gone)); len(now) != 0 {
+	if now := d.d.fleet.Present(time.Now().Add(2 * presence.EndedAfter)); len(now) != 0 {
 		t.Errorf("%d processes that are silent are still there", len(now))
 	}
 }

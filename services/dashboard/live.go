@@ -44,7 +44,7 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) error {
 	}
 	for said := uint64(0); ; {
 		text := ": here\n\n"
-		over := b.until > 0 && b.over() // looked at first: what is folded by then is told
+		over := b.until > 0 && b.isOver() // looked at first: what is folded by then is told
 		if last := b.position(); last > said {
 			said, text = last, fmt.Sprintf("event: change\ndata: %d\n\n", last)
 		}
@@ -61,8 +61,8 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// over reports whether there is nothing more to fold.
-func (b *book[S]) over() bool {
+// isOver reports whether there is nothing more to fold.
+func (b *book[S]) isOver() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.ended

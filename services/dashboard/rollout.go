@@ -108,7 +108,7 @@ func (d *Dashboard) readOnly(r *http.Request, most episode.Bounds) (*episode.Epi
 	if !events.ValidRun(run) {
 		return nil, 0, errNone
 	}
-	known, release, err := d.known(r)
+	known, release, err := d.knowledge(r)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -135,8 +135,8 @@ func (d *Dashboard) readOnly(r *http.Request, most episode.Bounds) (*episode.Epi
 // nearly is how many events a book may lack that is waited for.
 const nearly = 2000
 
-// known is what the run's book knows of a rollout, nil where it is not folded: it goes on then, and the page reads what it shows by itself.
-func (d *Dashboard) known(r *http.Request) (*episode.Known, func(), error) {
+// knowledge is what the run's book knows of a rollout, nil where it is not folded: it goes on then, and the page reads what it shows by itself.
+func (d *Dashboard) knowledge(r *http.Request) (*episode.Knowledge, func(), error) {
 	b, in, target, release, err := d.hold(r)
 	if errors.Is(err, errBusy) {
 		return nil, func() {}, nil
@@ -181,7 +181,7 @@ func (d *Dashboard) rollout(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p := &rolloutPage{Title: "Rollout " + e.Rollout.ID, Here: "runs", Run: r.PathValue("run"), Task: e.Trajectory.Task, At: at, E: e, Outcome: outcomeOf(e), Timeline: timelineOf(e),
-		Tests: e.Rollout.GradedTests(), Changes: stretch{nil, episode.Left(&e.Rollout)}.differs(), Printed: d.printed(r.Context(), &e.Rollout)}
+		Tests: e.Rollout.GradedTests(), Changes: stretch{nil, episode.LastWorkspace(&e.Rollout)}.differs(), Printed: d.printed(r.Context(), &e.Rollout)}
 	p.Printed.Verifier, p.Printed.Agent = clean(p.Printed.Verifier), clean(p.Printed.Agent)
 	if s := e.Rollout.Scored; s != nil {
 		for name, value := range s.Components {
@@ -262,7 +262,7 @@ func itemOf(e *episode.Episode, from, to int) item {
 	changed, ok := changedBy(&e.Rollout, int(m.Turn))
 	it.Changes = ok && changed.differs()
 	answers := e.Trajectory.Messages[from+1 : to]
-	calls, left := export.PairCalls(export.Calls(m), answers, e.Rollout.Tools.Of(int(m.Turn)).Results)
+	calls, left := export.PairCalls(export.Calls(m), answers, e.Rollout.Tools.Answer(int(m.Turn)).Results)
 	for _, c := range calls[:min(len(calls), maxCalls)] {
 		it.Calls = append(it.Calls, callOf(c))
 	}

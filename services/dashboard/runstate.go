@@ -38,7 +38,7 @@ func (s *runState) Size() int { return s.books.Size() }
 
 // apply folds the next event of the run's stream.
 func (s *runState) apply(e events.Event) error {
-	consumed, before := s.stands.before(e), s.books.Totals
+	consumed, before := s.stands.consumption(e), s.books.Totals
 	if err := s.books.Apply(e); err != nil {
 		return err
 	}
@@ -59,27 +59,27 @@ func (s *runState) apply(e events.Event) error {
 	s.flows.count(e.Time, s.books.Totals.Minus(before))
 	switch {
 	case e.Type.Kind() == events.RolloutStartedType.Kind():
-		s.moved(e.Entity)
+		s.noteStage(e.Entity)
 	case e.Type == events.GroupCompletedType:
 		s.completed(e.Entity)
 	case e.Type == events.BatchReadyType && e.Entity == s.books.FirstFeed():
 		batches := s.books.Batches(e.Entity)
 		s.spent = append(s.spent, s.books.Totals.Sampled)
 		for _, g := range batches[len(batches)-1].Groups {
-			s.left(g)
+			s.leaveBacklog(g)
 		}
 	case e.Type == events.GroupDroppedType:
 		dropped, err := events.Data[events.GroupDropped](e)
 		if err != nil || dropped.Feed != s.books.FirstFeed() {
 			return err
 		}
-		s.left(e.Entity)
+		s.leaveBacklog(e.Entity)
 	}
 	return nil
 }
 
-// moved notes the stage that has a rollout now. One that its group went on without is in no backlog.
-func (s *runState) moved(rollout string) {
+// noteStage notes the stage that has a rollout now. One that its group went on without is in no backlog.
+func (s *runState) noteStage(rollout string) {
 	now, ok := s.books.Find(rollout)
 	group, _ := s.books.FindGroup(now.Group)
 	switch {
@@ -103,8 +103,8 @@ func (s *runState) completed(group string) {
 	}
 }
 
-// left takes a group's rollouts from the first feed's backlog.
-func (s *runState) left(group string) {
+// leaveBacklog takes a group's rollouts from the first feed's backlog.
+func (s *runState) leaveBacklog(group string) {
 	g, _ := s.books.FindGroup(group)
 	for _, rollout := range g.Members {
 		s.flows.place(rollout, "")

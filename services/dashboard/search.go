@@ -89,7 +89,7 @@ func (d *Dashboard) search(w http.ResponseWriter, r *http.Request) error {
 	p.Chosen = chosen
 	ctx, cancel := context.WithTimeout(r.Context(), d.searchTime)
 	defer cancel()
-	last := d.look(ctx, p, rollouts, &episode.Known{Config: config})
+	last := d.look(ctx, p, rollouts, &episode.Knowledge{Config: config})
 	if err := r.Context().Err(); err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (d *Dashboard) search(w http.ResponseWriter, r *http.Request) error {
 }
 
 // look reads rollouts until a bound is reached, and answers the last one.
-func (d *Dashboard) look(ctx context.Context, p *searchPage, rollouts []books.Rollout, known *episode.Known) (last string) {
+func (d *Dashboard) look(ctx context.Context, p *searchPage, rollouts []books.Rollout, known *episode.Knowledge) (last string) {
 	left := int64(searchBytes)
 	for _, r := range rollouts {
 		if len(p.Finds) == searchFinds {

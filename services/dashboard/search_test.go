@@ -109,7 +109,7 @@ func TestSearchIsBounded(t *testing.T) {
 		rollouts[i].ID = "g000001-0"
 	}
 	p := &searchPage{Run: "live", Words: "readme", Chosen: len(rollouts)}
-	if d.d.look(t.Context(), p, rollouts, &episode.Known{}); p.Looked != searchFinds || p.Rest() != 1 || !strings.Contains(p.Stopped, "finds are shown") {
+	if d.d.look(t.Context(), p, rollouts, &episode.Knowledge{}); p.Looked != searchFinds || p.Rest() != 1 || !strings.Contains(p.Stopped, "finds are shown") {
 		t.Errorf("looked at %d, stopped as %q", p.Looked, p.Stopped)
 	}
 }

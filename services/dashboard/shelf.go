@@ -48,7 +48,7 @@ func (s *shelf[S]) hold(run string, at uint64) (b *book[S], release func(), err 
 	p := place{run, at}
 	b = s.books[p]
 	if b == nil {
-		if s.held() >= maxHeld {
+		if s.size() >= maxHeld {
 			return nil, nil, errBusy
 		}
 		b = newBook(s.log, run, at, func() *S { return s.fresh(run) }, s.apply)
@@ -77,7 +77,7 @@ func (s *shelf[S]) release(b *book[S]) {
 	}
 }
 
-func (s *shelf[S]) held() (n int) {
+func (s *shelf[S]) size() (n int) {
 	for _, b := range s.books {
 		if b.holders > 0 {
 			n++

@@ -13,14 +13,14 @@ import (
 type standing struct {
 	books    *books.Run
 	place    map[string]int // rollouts → their place in the order of starts
-	seen     []seen         // by place
+	seen     []rolloutCount // by place
 	feeds    []*side
 	endings  map[string]int // by stop reason
 	forfeits map[string]int
 }
 
-// seen is what was counted of a rollout, whatever the feed.
-type seen struct {
+// rolloutCount is what was counted of a rollout, whatever the feed.
+type rolloutCount struct {
 	ending, forfeit string
 	invalidated     bool
 }
@@ -36,8 +36,8 @@ func newStanding(books *books.Run) *standing {
 	return &standing{books: books, place: map[string]int{}, endings: map[string]int{}, forfeits: map[string]int{}}
 }
 
-// before is what an event is about to change in the books that they do not tell afterwards.
-func (s *standing) before(e events.Event) (consumed int64) {
+// consumption is what an event is about to change in the books that they do not tell afterwards.
+func (s *standing) consumption(e events.Event) (consumed int64) {
 	if e.Type.Kind() != events.BatchReadyType.Kind() {
 		return 0
 	}
@@ -51,14 +51,14 @@ func (s *standing) count(e events.Event, consumed int64) error {
 		s.list()
 	case events.GroupCompletedType:
 		g, _ := s.books.FindGroup(e.Entity)
-		s.moved(s.feeds, g.Members)
+		s.recount(s.feeds, g.Members)
 	case events.GroupDroppedType:
 		dropped, err := events.Data[events.GroupDropped](e)
 		if err != nil {
 			return err
 		}
 		g, _ := s.books.FindGroup(e.Entity)
-		s.moved(s.feedsOf(dropped.Feed), g.Members)
+		s.recount(s.feedsOf(dropped.Feed), g.Members)
 	case events.BatchReadyType:
 		batches := s.books.Batches(e.Entity)
 		s.batched(e.Entity, batches[len(batches)-1])
@@ -82,7 +82,7 @@ func (s *standing) count(e events.Event, consumed int64) error {
 func (s *standing) batched(feed string, ready books.Batch) {
 	for _, id := range ready.Groups {
 		g, _ := s.books.FindGroup(id)
-		s.moved(s.feedsOf(feed), g.Members)
+		s.recount(s.feedsOf(feed), g.Members)
 	}
 	for _, side := range s.feedsOf(feed) {
 		side.Steps, side.Consumed = len(s.books.Batches(feed)), s.books.Consumed(feed)
@@ -98,7 +98,7 @@ func (s *standing) rollout(id string) {
 	at, known := s.place[id]
 	if !known {
 		at = len(s.seen)
-		s.place[id], s.seen = at, append(s.seen, seen{})
+		s.place[id], s.seen = at, append(s.seen, rolloutCount{})
 		for _, f := range s.feeds {
 			f.start(s.books.Entry(f.Feed, id), r.Task)
 		}
@@ -111,8 +111,8 @@ func (s *standing) rollout(id string) {
 			f.Invalidated++
 		}
 	}
-	*was = seen{r.StopReason, r.Forfeit, r.Invalidated}
-	s.moved(s.feeds, []string{id})
+	*was = rolloutCount{r.StopReason, r.Forfeit, r.Invalidated}
+	s.recount(s.feeds, []string{id})
 }
 
 func replace(counts map[string]int, was, now string) {
@@ -127,8 +127,8 @@ func replace(counts map[string]int, was, now string) {
 	}
 }
 
-// moved looks where rollouts are now on some sides.
-func (s *standing) moved(feeds []*side, rollouts []string) {
+// recount looks where rollouts are now on some sides.
+func (s *standing) recount(feeds []*side, rollouts []string) {
 	for _, id := range rollouts {
 		at, ok := s.place[id]
 		if !ok {
@@ -237,7 +237,7 @@ func (s *standing) chosen(outcome books.Outcome, match func(books.Rollout) bool,
 			}
 		}
 	case outcome != "":
-		rows = *s.feeds[0].Of(outcome)
+		rows = *s.feeds[0].Counter(outcome)
 	}
 	from, to, err := page(rows)
 	if err != nil {

@@ -41,7 +41,7 @@ func timelineOf(e *episode.Episode) *timeline {
 	}
 	var ends []time.Time // of the last bar in each row of tools
 	for turn := range len(e.Rollout.Turns) {
-		for _, r := range e.Rollout.Tools.Of(turn).Results {
+		for _, r := range e.Rollout.Tools.Answer(turn).Results {
 			took := time.Duration(r.DurationMS * float64(time.Millisecond))
 			b := bar{Kind: "tool", Title: fmt.Sprintf("turn %d: %s, %s", turn, line(r.Name), span(took)), from: r.StartedAt, to: r.StartedAt.Add(took)}
 			if r.Error || r.ExitCode != nil && *r.ExitCode != 0 {

@@ -37,8 +37,8 @@ type capacity struct {
 	since  time.Time
 }
 
-// of is the estimate of a run. A generator that looks for the first time begins a new one, which loses little.
-func (c *capacities) of(run string) *capacity {
+// estimate is the estimate of a run. A generator that looks for the first time begins a new one, which loses little.
+func (c *capacities) estimate(run string) *capacity {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.runs[run] == nil {
@@ -58,13 +58,13 @@ func (c *capacities) of(run string) *capacity {
 func (s *Service) round(ctx context.Context, run string, cfg runfile.RunConfig) (handle pipeline.Handler, wait time.Duration, err error) {
 	s.compareSlots(run, cfg, time.Now())
 	if cfg.InFlight != runfile.AutoInFlight || cfg.External {
-		return nil, presence.Gone, nil
+		return nil, presence.EndedAfter, nil
 	}
 	servers, first := s.servers.Servers(ctx, run, &cfg)
 	if !first {
 		return nil, LookEvery, nil
 	}
-	c := s.capacities.of(run)
+	c := s.capacities.estimate(run)
 	measured := Measured(servers, c.Look(time.Now(), servers))
 	if c.stated != nil && !Noticeable(c.stated, time.Since(c.since), measured) {
 		return nil, LookEvery, nil

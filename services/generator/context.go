@@ -22,15 +22,15 @@ func leastPrompt(r *events.Rollout) int {
 	prompt, said := leastTokens(last)
 	since := 0
 	if last.Thought() { // templates may leave thoughts out of the next prompt
-		said, since = 0, len(last.Said())
+		said, since = 0, len(last.RepeatedText())
 		for _, c := range last.ToolCalls {
 			since += len(c.Arguments)
 		}
 	}
-	for _, result := range last.Told(r.Tools.Of(last.Turn).Results) {
+	for _, result := range last.ShownResults(r.Tools.Answer(last.Turn).Results) {
 		since += len(result.Content)
 	}
-	for _, m := range told(r, last.Turn) {
+	for _, m := range userMessages(r, last.Turn) {
 		since += len(m.Content)
 	}
 	return prompt + said + since/mostBytes

@@ -12,11 +12,11 @@ import (
 // task, or of its step. Behind a summary they end with that: some chat templates take no second message of a user.
 func opening(system string, task runfile.TaskSpec, r *events.Rollout, turn int) []inference.Message {
 	words := instruction(task, r.StepOf(turn))
-	if given := told(r, -1); len(given) > 0 {
+	if given := userMessages(r, -1); len(given) > 0 {
 		words = given[0]
 	}
 	if turn > 0 {
-		words.Content += behindInstruction + r.Turns[turn-1].Said()
+		words.Content += behindInstruction + r.Turns[turn-1].RepeatedText()
 	}
 	if system == "" {
 		return []inference.Message{words}
@@ -43,7 +43,7 @@ func (s *Service) toolDefinitions(cfg runfile.RunConfig, task runfile.TaskSpec) 
 	if cfg.Environment != nil || !task.HasWorkspace() {
 		return environmentTools(cfg.Environment)
 	}
-	set, err := s.tools.Of(cfg)
+	set, err := s.tools.Set(cfg)
 	if err != nil {
 		return nil, err
 	}

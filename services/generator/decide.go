@@ -17,7 +17,7 @@ const (
 	sample                // ask for a turn
 	endStep               // end a stage of the task, which is scored then
 	finish                // end the episode
-	lost                  // end the rollout: its environment has failed
+	endLost               // end the rollout: its environment has failed
 	untold                // end the rollout: nobody knows why its last turn ended
 )
 
@@ -28,7 +28,7 @@ func next(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits) (acti
 	case r.Over() || r.Finished != nil || r.AwaitsTools() || r.StepToScore() != nil:
 		return nothing, ""
 	case len(r.Steps) > 0 && r.StepBegin(len(r.Steps)) == len(r.Turns):
-		return between(r, task, limits)
+		return decideStage(r, task, limits)
 	case last == nil:
 		return sample, ""
 	}
@@ -52,7 +52,7 @@ func ends(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits) strin
 		return events.StopUnknown
 	case last.FinishReason == events.FinishFiltered:
 		return events.StopFiltered
-	case last.Summary != nil && last.Said() == "": // nothing to go on with
+	case last.Summary != nil && last.RepeatedText() == "": // nothing to go on with
 		return events.StopContext
 	case last.Summary == nil && len(last.ToolCalls) == 0 && last.FinishReason == events.FinishLength && last.ContextLimit > 0:
 		return events.StopContext
@@ -84,9 +84,9 @@ func exhausted(r *events.Rollout, limits runfile.Limits) string {
 	return ""
 }
 
-// between decides behind the verdict on a stage: the next instruction follows, unless there is none, the verdict is too low or a forfeit, a budget
+// decideStage decides behind the verdict on a stage: the next instruction follows, unless there is none, the verdict is too low or a forfeit, a budget
 // of the rollout or the server's context is used up, or the stage ended with what may be the server's doing.
-func between(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits) (action, string) {
+func decideStage(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits) (action, string) {
 	ended := r.Steps[len(r.Steps)-1]
 	if len(r.Steps) >= len(task.Steps) || ended.StopReason == events.StopContext || events.Untold(ended.StopReason) ||
 		ended.Verdict.Forfeit != nil || !task.Steps[ended.Step].Passes(ended.Verdict.Components) {

@@ -175,7 +175,7 @@ func episode(seed uint64) (r *events.Rollout, whole [][]int32) {
 		}
 		r.Turns = append(r.Turns, sampled)
 		if sampled.Summary == nil {
-			r.Tools = r.Tools.With(events.ToolsCompleted{Turn: turn, Results: []events.ToolResult{{CallID: "c", Name: "n", Content: "x"}}})
+			r.Tools = r.Tools.Add(events.ToolsCompleted{Turn: turn, Results: []events.ToolResult{{CallID: "c", Name: "n", Content: "x"}}})
 		}
 		history = append(slices.Clone(prompt), sampled.TokenIDs...)
 		if sampled.NewSegment {

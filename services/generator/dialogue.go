@@ -51,10 +51,10 @@ func (s *dialogue) add(task runfile.TaskSpec, r *events.Rollout, i int) {
 		s.messages = append(s.messages, instruction(task, in))
 	}
 	s.messages = append(s.messages, inference.Recorded(turn))
-	for _, result := range turn.Told(r.Tools.Of(turn.Turn).Results) {
+	for _, result := range turn.ShownResults(r.Tools.Answer(turn.Turn).Results) {
 		s.messages = append(s.messages, inference.Message{Role: "tool", ToolCallID: result.CallID, Content: result.Content})
 	}
-	s.messages = append(s.messages, told(r, turn.Turn)...)
+	s.messages = append(s.messages, userMessages(r, turn.Turn)...)
 }
 
 // write writes the messages that are new. Those that cannot be written are left to the request, which says what is wrong.

@@ -80,8 +80,8 @@ func holdToAll(t *testing.T, cfg runfile.RunConfig, task runfile.TaskSpec, r *ev
 	if err != nil || err2 != nil || string(body) != string(wantBody) || written.Messages == 0 {
 		t.Fatalf("of %d turns, %d messages of it written:\n%s, %v\nwant\n%s, %v", len(r.Turns), written.Messages, body, err, wantBody, err2)
 	}
-	ids, samples, ok := known(r)
-	wantIDs, wantSamples, wantOK := known(all)
+	ids, samples, ok := segmentTokens(r)
+	wantIDs, wantSamples, wantOK := segmentTokens(all)
 	if ok != wantOK || !slices.Equal(ids, wantIDs) || !slices.Equal(samples, wantSamples) {
 		t.Fatalf("of %d turns the segment has %v %v %v, want %v %v %v", len(r.Turns), ids, samples, ok, wantIDs, wantSamples, wantOK)
 	}

@@ -20,7 +20,7 @@ func nextIn(cfg runfile.RunConfig, r *events.Rollout, task runfile.TaskSpec) (ac
 	case r.AwaitsEnvironment():
 		return nothing, ""
 	case said.Failed != "":
-		return lost, said.Failed
+		return endLost, said.Failed
 	case said.Done:
 		return finish, events.StopFinished
 	case len(r.Turns) == 0:
@@ -59,8 +59,8 @@ func environmentTools(e *runfile.Environment) ([]inference.Tool, error) {
 	return offered, nil
 }
 
-// told are the messages of a user that the environment has behind a turn.
-func told(r *events.Rollout, turn int) []inference.Message {
+// userMessages are the messages of a user that the environment has behind a turn.
+func userMessages(r *events.Rollout, turn int) []inference.Message {
 	var messages []inference.Message
 	for _, m := range r.ObservedAfter(turn, "user") {
 		messages = append(messages, inference.Message{Role: m.Role, Content: m.Content})

@@ -25,7 +25,7 @@ func TestNextIn(t *testing.T) {
 		"answered":          {[]events.TurnSampled{turn}, []events.RolloutObserved{opening, answer}, sample, ""},
 		"done":              {[]events.TurnSampled{turn}, []events.RolloutObserved{opening, {Done: true}}, finish, events.StopFinished},
 		"over at once":      {nil, []events.RolloutObserved{{Turn: -1, Done: true}}, finish, events.StopFinished},
-		"failed":            {nil, []events.RolloutObserved{{Turn: -1, Failed: "why"}}, lost, "why"},
+		"failed":            {nil, []events.RolloutObserved{{Turn: -1, Failed: "why"}}, endLost, "why"},
 		"last turn asked":   {[]events.TurnSampled{turn, {Turn: 1}}, []events.RolloutObserved{opening, answer}, nothing, ""},
 		"turns used up":     {[]events.TurnSampled{turn, {Turn: 1}}, []events.RolloutObserved{opening, answer, {Turn: 1}}, finish, events.StopMaxTurns},
 		"done at the limit": {[]events.TurnSampled{turn, {Turn: 1}}, []events.RolloutObserved{opening, answer, {Turn: 1, Done: true}}, finish, events.StopFinished},

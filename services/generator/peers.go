@@ -61,7 +61,7 @@ func (p *peers) short(run string, atOnce int, now time.Time) (n, slots int, shor
 	n, slots, first := p.count(now)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if now.Sub(p.began) < presence.Gone || !first {
+	if now.Sub(p.began) < presence.EndedAfter || !first {
 		return n, slots, false
 	}
 	short = atOnce > slots && !p.told[run]

@@ -26,7 +26,7 @@ func TestPeers(t *testing.T) {
 	p.others.Take(presence.Report{Name: "c", Slots: 16}, now)
 	p.others.Take(presence.Report{Name: "b", Slots: 64}, now)
 	want(3, 112, false)
-	now = now.Add(presence.Gone)
+	now = now.Add(presence.EndedAfter)
 	p.others.Take(presence.Report{Name: "c", Slots: 16}, now)
 	now = now.Add(time.Second)
 	want(2, 80, true)
@@ -46,9 +46,9 @@ func TestScarceSlots(t *testing.T) {
 		}
 	}
 	told(time.Second, 0) // others may not have spoken yet
-	told(presence.Gone, 1)
-	told(2*presence.Gone, 1)
-	s.peers.others.Take(presence.Report{Name: "b", Slots: 448}, s.peers.began.Add(2*presence.Gone))
-	told(3*presence.Gone, 1)
-	told(4*presence.Gone, 2) // the other one has gone
+	told(presence.EndedAfter, 1)
+	told(2*presence.EndedAfter, 1)
+	s.peers.others.Take(presence.Report{Name: "b", Slots: 448}, s.peers.began.Add(2*presence.EndedAfter))
+	told(3*presence.EndedAfter, 1)
+	told(4*presence.EndedAfter, 2) // the other one has gone
 }

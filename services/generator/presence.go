@@ -12,7 +12,7 @@ func report(servers *fleet.Fleet, instance string, slots int) presence.Report {
 	states, waiting := servers.Look()
 	r := presence.Report{Instance: instance, Slots: slots, Waiting: waiting}
 	for _, s := range states[:min(len(states), presence.MaxServers)] {
-		state := presence.Asked
+		state := presence.Active
 		switch {
 		case s.Open:
 			state = presence.Open

@@ -103,7 +103,7 @@ func (s *Service) advance(ctx context.Context, cfg runfile.RunConfig, r *events.
 	switch do {
 	case nothing:
 		return nil, nil
-	case lost:
+	case endLost:
 		fact, err := r.Fail(events.StageEnvironment, events.ClassWorker, errors.New(stopReason))
 		return []events.Event{fact}, err
 	case sample:
@@ -147,7 +147,7 @@ func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfil
 	t, answer, err := s.ask(asking, cfg, task, r, turnPrompt(cfg, task, r), m)
 	context.AfterFunc(ctx, answer.Done) // the input is settled: the turn is on the log
 	if err != nil && ctx.Err() == nil && asking.Err() != nil {
-		return nil, s.over(ctx, cfg.Limits, r, m.Delivered, err)
+		return nil, s.outOfTime(ctx, cfg.Limits, r, m.Delivered, err)
 	}
 	if overflow(err) != nil && maySummarise(cfg, r) {
 		return s.summarise(ctx, asking, cfg, task, r, m)
@@ -266,7 +266,7 @@ func sampledWith(s runfile.Sampling, plain bool) *runfile.Sampling {
 // failed waits where the server asked for it, else states a failed try, and ends the rollout when there is no use in another one.
 func (s *Service) failed(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, delivered uint64, cause error) ([]events.Event, error) {
 	var f *inference.Failure
-	if !errors.As(cause, &f) || ctx.Err() != nil || outage.Of(cause) != "" {
+	if !errors.As(cause, &f) || ctx.Err() != nil || outage.KindOf(cause) != "" {
 		return nil, cause // ours, not the server's: deliver again
 	}
 	left := time.Until(r.Due(cfg.Limits))

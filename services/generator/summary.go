@@ -82,7 +82,7 @@ func summaryPrompt(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollo
 	messages, written, _ := history(cfg, task, r)
 	request := summaryRequest(cfg)
 	p := prompt{written: written, least: leastPrompt(r) + len(request.Content)/mostBytes}
-	results := len(r.Tools.Of(r.LastTurn().Turn).Results)
+	results := len(r.Tools.Answer(r.LastTurn().Turn).Results)
 	if results > 0 && !withhold {
 		p.spare = func(limit int) int { return limit / 8 }
 	}
@@ -117,7 +117,7 @@ func bytesOf(messages []inference.Message) (n int) {
 func (s *Service) summarise(ctx, asking context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, m pipeline.Message) ([]events.Event, error) {
 	summary := events.Summary{}
 	t, answer, err := s.ask(asking, cfg, task, r, summaryPrompt(cfg, task, r, false), m)
-	if overflow(err) != nil && len(r.Tools.Of(r.LastTurn().Turn).Results) > 0 {
+	if overflow(err) != nil && len(r.Tools.Answer(r.LastTurn().Turn).Results) > 0 {
 		summary.Withheld = true
 		t, answer, err = s.ask(asking, cfg, task, r, summaryPrompt(cfg, task, r, true), m)
 	}
@@ -126,7 +126,7 @@ func (s *Service) summarise(ctx, asking context.Context, cfg runfile.RunConfig, 
 	switch {
 	case err == nil:
 	case ctx.Err() == nil && asking.Err() != nil:
-		return nil, s.over(ctx, cfg.Limits, r, m.Delivered, err)
+		return nil, s.outOfTime(ctx, cfg.Limits, r, m.Delivered, err)
 	case ctx.Err() == nil && errors.As(err, &refused) && refused.Permanent && (len(r.Turns) > r.Copied || refused.Overflow != nil):
 		return s.full(ctx, cfg, task, r)
 	default:

@@ -352,7 +352,7 @@ func TestWithheldResults(t *testing.T) {
 		t.Errorf("for the summary it was asked %+v", asked)
 	}
 	checkSegments(t, "r", r, trajectory, sampled)
-	if m := trajectory.Messages[3]; m.Role != "tool" || m.Content != events.WithheldResult || len(r.Tools.Of(0).Results[0].Content) != 400 {
+	if m := trajectory.Messages[3]; m.Role != "tool" || m.Content != events.WithheldResult || len(r.Tools.Answer(0).Results[0].Content) != 400 {
 		t.Errorf("the row is %+v", m)
 	}
 }

@@ -54,10 +54,10 @@ func untilDue(ctx context.Context, r *events.Rollout, limits runfile.Limits) (co
 // overAfter is how long the query sampler may take to state that a rollout is over, or that an outage was no time of it: longer than another process needs to take its lease.
 const overAfter = 20 * time.Second
 
-// over is what becomes of an input whose turn was not had in the rollout's time. Nobody else has it: it comes again until the log says that the rollout is over, and where an outage has moved
+// outOfTime is what becomes of an input whose turn was not had in the rollout's time. Nobody else has it: it comes again until the log says that the rollout is over, and where an outage has moved
 // that, its turn is asked for.
-func (s *Service) over(ctx context.Context, limits runfile.Limits, r *events.Rollout, delivered uint64, cause error) error {
-	if outage.Of(cause) != "" {
+func (s *Service) outOfTime(ctx context.Context, limits runfile.Limits, r *events.Rollout, delivered uint64, cause error) error {
+	if outage.KindOf(cause) != "" {
 		return cause
 	}
 	before := r.Due(limits)

@@ -43,8 +43,8 @@ type sampledSoFar struct {
 	samples []inference.Sampled
 }
 
-// known are the tokens of the current segment, in one list, and its samples; ok is false where there is no segment, or it has a turn without tokens.
-func known(r *events.Rollout) (ids []int32, samples []inference.Sampled, ok bool) {
+// segmentTokens are the tokens of the current segment, in one list, and its samples; ok is false where there is no segment, or it has a turn without tokens.
+func segmentTokens(r *events.Rollout) (ids []int32, samples []inference.Sampled, ok bool) {
 	s := events.Note[sampledSoFar](r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +65,7 @@ func known(r *events.Rollout) (ids []int32, samples []inference.Sampled, ok bool
 
 // segment are the tokens of the current segment: what its turns were asked with and what they sampled. nil where the next turn begins a segment, as behind a summary or a turn without tokens.
 func segment(r *events.Rollout) (ids []int32, samples []inference.Sampled) {
-	ids, samples, ok := known(r)
+	ids, samples, ok := segmentTokens(r)
 	if summed(r) || !ok {
 		return nil, nil
 	}

@@ -68,9 +68,9 @@ func trajectory(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
 			events.PromptTokens(&row, turn.TokenIDs)
 		}
 		add(row)
-		answered := r.Tools.Of(turn.Turn)
+		answered := r.Tools.Answer(turn.Turn)
 		withheld := i+1 < len(r.Turns) && r.Turns[i+1].Summary != nil && r.Turns[i+1].Summary.Withheld
-		for _, result := range turn.Told(answered.Results) {
+		for _, result := range turn.ShownResults(answered.Results) {
 			if withheld { // the model has seen no more; the log has it
 				result.Content = events.WithheldResult
 			}
@@ -83,7 +83,7 @@ func trajectory(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
 			}
 			add(m)
 		}
-		say(turn.Turn, told(r, turn.Turn)...)
+		say(turn.Turn, userMessages(r, turn.Turn)...)
 	}
 	t.TextOnly = t.TextOnly || len(r.Turns) <= r.Copied // nothing was sampled: not even the first prompt fits
 	if t.TextOnly {

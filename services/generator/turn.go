@@ -9,7 +9,7 @@ import (
 // delta is what the prompt adds to the tokens of the current segment. Where the prompt is not an exact
 // continuation (a template that drops reasoning, a re-tokenised answer), a new segment begins with all of it.
 func delta(r *events.Rollout, prompt []int32) (added []int32, newSegment bool) {
-	ids, _, ok := known(r)
+	ids, _, ok := segmentTokens(r)
 	if summed(r) || !ok || !begins(prompt, ids) {
 		return prompt, true
 	}

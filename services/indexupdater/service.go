@@ -40,11 +40,11 @@ type Service struct {
 	log     eventlog.Reader
 	logger  *slog.Logger
 	opts    Options
-	folders map[string]*kept
+	folders map[string]*keptFolder
 }
 
-// kept is a folder that this process keeps, and what was found when it was looked at last.
-type kept struct {
+// keptFolder is a folder that this process keeps, and what was found when it was looked at last.
+type keptFolder struct {
 	*update.Folder
 	mu    sync.Mutex // keeps the timer and the events from looking at one folder at the same time
 	input uint64     // for which it was looked at, 0 for the timer
@@ -63,9 +63,9 @@ func Run(ctx context.Context, env pipeline.Env, opts Options) error {
 }
 
 func newService(env pipeline.Env, opts Options) *Service {
-	s := &Service{log: env.Log.Reader, logger: env.Logger, opts: opts, folders: map[string]*kept{}}
+	s := &Service{log: env.Log.Reader, logger: env.Logger, opts: opts, folders: map[string]*keptFolder{}}
 	for name, f := range opts.Folders {
-		s.folders[name] = &kept{Folder: f}
+		s.folders[name] = &keptFolder{Folder: f}
 	}
 	return s
 }
@@ -111,7 +111,7 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 
 // update brings a repository's index up to date, once for each input, and states what stands in the store: also what a crash kept from being
 // stated.
-func (s *Service) update(ctx context.Context, f *kept, m pipeline.Message) ([]events.Event, error) {
+func (s *Service) update(ctx context.Context, f *keptFolder, m pipeline.Message) ([]events.Event, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !m.Again || f.input != m.Seq {

@@ -59,7 +59,7 @@ type arrivals struct {
 	// or the server's word of it was lost.
 	unseen load
 	most   load
-	found  pipeline.Found // at the last search
+	found  pipeline.Queued // at the last search
 	// last is the last message that this process was told of, and whole the one from which on it was
 	// told of all.
 	last, whole uint64
@@ -219,8 +219,8 @@ func (q *arrivedQueue) find(seq uint64) (i int, found bool) {
 
 func bySequence(m arrived, seq uint64) int { return cmp.Compare(m.seq, seq) }
 
-// Found implements pipeline.Arrivals: other processes deal with messages too, and words are lost.
-func (a *arrivals) Found(f pipeline.Found) {
+// NoteQueued implements pipeline.Arrivals: other processes deal with messages too, and words are lost.
+func (a *arrivals) NoteQueued(f pipeline.Queued) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.found = f
@@ -394,6 +394,6 @@ func (s *senders) remembered(subject string) (from sender, ok bool) {
 	if !s.feeds.Contains(run) {
 		return from, false
 	}
-	from, err := s.of(context.Background(), subject)
+	from, err := s.find(context.Background(), subject)
 	return from, err == nil
 }

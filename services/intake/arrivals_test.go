@@ -67,7 +67,7 @@ func TestShareOfTheStream(t *testing.T) {
 			if a.queues["quiet+batch"].share.messages != 1 {
 				t.Error("who sent one message loses it")
 			}
-			a.Found(pipeline.Found{First: 1, Last: 2100, Messages: 1, Bytes: uint64(a.queues["quiet+batch"].share.bytes), Full: map[string]bool{"quiet+batch": true}})
+			a.NoteQueued(pipeline.Queued{First: 1, Last: 2100, Messages: 1, Bytes: uint64(a.queues["quiet+batch"].share.bytes), Full: map[string]bool{"quiet+batch": true}})
 			if a.all.messages != 1 || a.unseen != (load{}) || len(a.queues) != 1 {
 				t.Errorf("when all but one are dealt with %+v and %+v wait, in %d queues", a.all, a.unseen, len(a.queues))
 			}
@@ -83,7 +83,7 @@ func TestLargeMessagesFillTheirShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := s.queued
-	a.Found(pipeline.Found{First: 1, Last: 500, Messages: 500, Bytes: 600 << 10, MaxBytes: 1 << 20, Full: map[string]bool{"r+query": true}})
+	a.NoteQueued(pipeline.Queued{First: 1, Last: 500, Messages: 500, Bytes: 600 << 10, MaxBytes: 1 << 20, Full: map[string]bool{"r+query": true}})
 	for i := range uint64(3) { // two have 200 KiB and leave 224, three have more than they leave
 		if len(a.purges) > 0 {
 			t.Fatalf("%d messages are too many", i)
@@ -117,7 +117,7 @@ func TestQuotasAreChargedOnArrival(t *testing.T) {
 	now := time.Now()
 	s.meter.now = func() time.Time { return now }
 	const subject = "rondo.in.r.batch.trainer.consumed"
-	if _, err := s.from.of(t.Context(), subject); err != nil {
+	if _, err := s.from.find(t.Context(), subject); err != nil {
 		t.Fatal(err)
 	}
 	for seq := uint64(1); seq <= 4; seq++ {

@@ -37,7 +37,7 @@ func (c *chains) find(ctx context.Context, last events.Event, id string) (events
 	if last.ID == id {
 		return last, true, nil
 	}
-	known := c.of(last.Chain())
+	known := c.chain(last.Chain())
 	known.mu.Lock()
 	defer known.mu.Unlock()
 	if err := c.extend(ctx, known, last); err != nil {
@@ -51,7 +51,7 @@ func (c *chains) find(ctx context.Context, last events.Event, id string) (events
 	return e, err == nil, err
 }
 
-func (c *chains) of(filter string) *chain {
+func (c *chains) chain(filter string) *chain {
 	if known, ok := c.cache.Get(filter); ok {
 		return known
 	}

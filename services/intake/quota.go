@@ -126,12 +126,12 @@ func newAccount(name string, q Quotas, share float64) *account {
 // accounts are those that pay for a sender.
 func (m *meter) accounts(from sender) []*account {
 	if from.stranger {
-		return []*account{m.of(m.strangers, from.name), m.together}
+		return []*account{m.account(m.strangers, from.name), m.together}
 	}
-	return []*account{m.of(m.known, from.name)}
+	return []*account{m.account(m.known, from.name)}
 }
 
-func (m *meter) of(accounts *lru.Cache[string, *account], name string) *account {
+func (m *meter) account(accounts *lru.Cache[string, *account], name string) *account {
 	if a, ok := accounts.Get(name); ok {
 		return a
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/schemas"
 )
 
-// about reads run, type and entity of a message from its subject, and refuses types that outsiders may not state.
-func about(m pipeline.Message) (run string, t events.Type, entity string, err error) {
+// readSubject reads run, type and entity of a message from its subject, and refuses types that outsiders may not state.
+func readSubject(m pipeline.Message) (run string, t events.Type, entity string, err error) {
 	run, t, entity, err = events.ParseIntakeSubject(m.Subject)
 	if err != nil {
 		return run, t, entity, refuse("%v", err)
@@ -24,7 +24,7 @@ func about(m pipeline.Message) (run string, t events.Type, entity string, err er
 
 func admitType(t events.Type, entity string) error {
 	switch {
-	case !t.Known():
+	case !t.IsDefined():
 		return refuse("%s: unknown event type; `rondo events schema` lists the types", t)
 	case !t.FromOutside():
 		return refuse("%s: only Rondo's own services state it; `rondo events schema` lists what outsiders may state", t)

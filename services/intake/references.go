@@ -36,7 +36,7 @@ func (s *Service) object(ctx context.Context, from sender, field string, ref sto
 		return nil, err
 	}
 	data, err := storage.GetBlob(ctx, s.log.Store(), ref)
-	return data, s.lost(field, ref, err)
+	return data, s.refuseLost(field, ref, err)
 }
 
 // admitBlob checks that the store holds the blob of at most most bytes that a fact names, if it names one.
@@ -53,12 +53,12 @@ func (s *Service) admitBlob(ctx context.Context, from sender, field string, ref 
 	if err := s.meter.read(from, ref.Size); err != nil {
 		return err
 	}
-	return s.lost(field, *ref, storage.VerifyBlob(ctx, s.log.Store(), *ref))
+	return s.refuseLost(field, *ref, storage.VerifyBlob(ctx, s.log.Store(), *ref))
 }
 
-// lost refuses a reference that the store does not hold, in the same words whatever is there, and lets the message come again when the
+// refuseLost refuses a reference that the store does not hold, in the same words whatever is there, and lets the message come again when the
 // store fails.
-func (s *Service) lost(field string, ref storage.Ref, err error) error {
+func (s *Service) refuseLost(field string, ref storage.Ref, err error) error {
 	if !storage.IsUnusable(err) {
 		return err
 	}

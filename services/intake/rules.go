@@ -45,7 +45,7 @@ var rules = map[events.Type]rule{
 			return s.admitStarted(ctx, a.run, a.fact, a.payload.(*events.RolloutStarted), a.message.Time)
 		}},
 	events.TurnSampledType: {next: next((*Service).admitSampled),
-		ordinal: by(func(p *events.TurnSampled) string { return events.Ordinal(p.Turn) })},
+		ordinal: ordinalBy(func(p *events.TurnSampled) string { return events.Ordinal(p.Turn) })},
 	events.WorkspaceCalledType: {
 		next: func(s *Service, ctx context.Context, _ runfile.RunConfig, r *events.Rollout, payload any) error {
 			return s.admitCalled(ctx, r, payload.(*events.WorkspaceCalled))
@@ -61,7 +61,7 @@ var rules = map[events.Type]rule{
 		}},
 
 	events.RolloutObservedType: {admit: check((*Service).admitObserved), follows: (*Service).stillAwaited,
-		ordinal: by(func(p *events.RolloutObserved) string {
+		ordinal: ordinalBy(func(p *events.RolloutObserved) string {
 			if p.Held {
 				return events.Ordinal(p.Turn+1) + "-held"
 			}
@@ -74,17 +74,17 @@ var rules = map[events.Type]rule{
 	}},
 	events.RolloutForkedType: {admit: check((*Service).admitFork)},
 	events.RolloutHintedType: {admit: check((*Service).admitHinted),
-		ordinal: by(func(p *events.RolloutHinted) string { return p.By })},
+		ordinal: ordinalBy(func(p *events.RolloutHinted) string { return p.By })},
 	events.TeacherScoredType: {
-		ordinal: by(func(p *events.TeacherScored) string { return p.Teacher }),
+		ordinal: ordinalBy(func(p *events.TeacherScored) string { return p.Teacher }),
 		admit: func(s *Service, ctx context.Context, a submitted) error {
 			return s.admitTeacher(ctx, a.message, a.run, a.fact, a.payload.(*events.TeacherScored))
 		}},
 
 	events.CaptureBegunType: {admit: admitCapture, follows: (*Service).followsCapture,
-		ordinal: by(func(p *events.CaptureBegun) string { return p.Call })},
+		ordinal: ordinalBy(func(p *events.CaptureBegun) string { return p.Call })},
 	events.CaptureRecordedType: {admit: admitCapture, follows: (*Service).followsCapture,
-		ordinal: by(func(p *events.CaptureRecorded) string { return p.Call })},
+		ordinal: ordinalBy(func(p *events.CaptureRecorded) string { return p.Call })},
 	events.CaptureIncompleteType: {admit: admitCapture, follows: (*Service).followsCapture},
 	events.CaptureRetiredType:    {once: true, admit: admitCapture, follows: (*Service).followsCapture},
 
@@ -110,7 +110,7 @@ var rules = map[events.Type]rule{
 			return s.admitPromoted(ctx, a.fact, a.payload.(*events.WeightsPromoted))
 		}},
 	events.WeightsJudgedType: {
-		ordinal: by(func(p *events.WeightsJudged) string { return p.Ordinal() }),
+		ordinal: ordinalBy(func(p *events.WeightsJudged) string { return p.Ordinal() }),
 		admit: func(s *Service, ctx context.Context, a submitted) error {
 			return s.admitJudged(ctx, a.fact, a.payload.(*events.WeightsJudged))
 		}},
@@ -132,8 +132,8 @@ func next[P any](admit func(*Service, context.Context, runfile.RunConfig, *event
 	}
 }
 
-// by makes an ordinal of one that takes a payload.
-func by[P any](ordinal func(*P) string) func(any) string {
+// ordinalBy makes an ordinal of one that takes a payload.
+func ordinalBy[P any](ordinal func(*P) string) func(any) string {
 	return func(payload any) string { return ordinal(payload.(*P)) }
 }
 

@@ -43,8 +43,8 @@ func newSenders(log eventlog.Reader) (*senders, error) {
 	return &senders{log: log, feeds: feeds}, err
 }
 
-// of is who sent a message to a subject.
-func (s *senders) of(ctx context.Context, subject string) (sender, error) {
+// find is who sent a message to a subject.
+func (s *senders) find(ctx context.Context, subject string) (sender, error) {
 	tokens := strings.SplitN(strings.TrimPrefix(subject, events.IntakePrefix), ".", 5)
 	if len(tokens) != 4 {
 		_, known, err := s.run(ctx, tokens[0])
@@ -89,7 +89,7 @@ func roleOf(t events.Type) string {
 	switch {
 	case role != "":
 		return role
-	case t.Known() && t.FromOutside():
+	case t.IsDefined() && t.FromOutside():
 		return string(t)
 	}
 	return otherRole

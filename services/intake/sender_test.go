@@ -40,7 +40,7 @@ func TestSenders(t *testing.T) {
 		"rondo.in._":                              {"other of run _", "other", true},
 	} {
 		for range 2 { // the second answer is remembered
-			if got, err := senders.of(t.Context(), subject); err != nil || got != want {
+			if got, err := senders.find(t.Context(), subject); err != nil || got != want {
 				t.Errorf("%s: %+v, %v", subject, got, err)
 			}
 		}

@@ -79,7 +79,7 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	if !fromOutside(m) {
 		return s.copyClosing(ctx, m)
 	}
-	from, err := s.from.of(ctx, m.Subject)
+	from, err := s.from.find(ctx, m.Subject)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (s *Service) recorded(ctx context.Context, m pipeline.Message, facts []even
 	if !fromOutside(m) {
 		return nil
 	}
-	from, err := s.from.of(ctx, m.Subject)
+	from, err := s.from.find(ctx, m.Subject)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (s *Service) giveUp(ctx context.Context, m pipeline.Message, cause error) (
 	if !m.Again {
 		s.logger.ErrorContext(ctx, "submission given up", "subject", m.Subject, "sequence", m.Seq, "deliveries", m.Delivered, "error", cause)
 	}
-	from, err := s.from.of(ctx, m.Subject)
+	from, err := s.from.find(ctx, m.Subject)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (s *Service) take(ctx context.Context, from sender, m pipeline.Message, cha
 			return nil, stored, err
 		}
 	}
-	run, t, entity, err := about(m)
+	run, t, entity, err := readSubject(m)
 	if err != nil {
 		return nil, stored, err
 	}

@@ -76,7 +76,7 @@ func (s *Service) scoredRollout(ctx context.Context, fact events.Event, trajecto
 
 // admitLogprobs checks the values, sample by sample, or hint by hint.
 func (s *Service) admitLogprobs(ctx context.Context, m pipeline.Message, fact events.Event, trajectory, logprobs storage.Ref, hinted *events.RolloutHinted) error {
-	from, err := s.from.of(ctx, m.Subject)
+	from, err := s.from.find(ctx, m.Subject)
 	if err != nil {
 		return err
 	}

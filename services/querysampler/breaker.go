@@ -16,8 +16,8 @@ type failing struct {
 	Message string `json:"message,omitempty"`
 }
 
-// hopeless is how many rollouts' first prompts the endpoint may refuse in a row.
-func (d *Decider) hopeless() int { return d.cfg.Limits.HopelessGroups * d.cfg.GroupSize }
+// refusals is how many rollouts' first prompts the endpoint may refuse in a row.
+func (d *Decider) refusals() int { return d.cfg.Limits.HopelessGroups * d.cfg.GroupSize }
 
 // full reports whether a stream of that many bytes must not be given anything new.
 func (d *Decider) full(bytes int64) bool {
@@ -55,7 +55,7 @@ func (d *Decider) mustStop(s state) (class, why string) {
 		return events.PauseMisfit, fmt.Sprintf("no task of the run fits into the inference server's context: serve a longer one, or raise limits.context; then `rondo run resume %s`", d.run)
 	case !d.breaks():
 		return "", ""
-	case s.Refused >= d.hopeless():
+	case s.Refused >= d.refusals():
 		return events.ClassEndpoint, fmt.Sprintf("the endpoint refused the first prompt of %d rollouts in a row and answered no other: see to the model's name and the parameters, then "+
 			"`rondo run resume %s`. The last answer: %.300s", s.Refused, d.run, s.LastFailure)
 	}

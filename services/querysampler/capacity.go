@@ -41,7 +41,7 @@ func (d *Decider) applyCapacity(s *state, e events.Event) error {
 
 // asks is 1 for a rollout that waits for a turn, or has one sampled.
 func (d *Decider) asks(r inFlight) int {
-	if d.cfg.InFlight == runfile.AutoInFlight && r.Stage == events.StageGenerator && !r.Over() && !events.External(r.ID) {
+	if d.cfg.InFlight == runfile.AutoInFlight && r.Stage == events.StageGenerator && !r.HasOutcome() && !events.External(r.ID) {
 		return 1
 	}
 	return 0

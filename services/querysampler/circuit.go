@@ -13,6 +13,25 @@ import (
 // The circuit breaker looks at the latest outcomes of the run's own rollouts, and of its groups. One success between failures closes
 // nothing: a server that fails every second turn fails almost every rollout.
 
+// window holds what became of the latest rollouts or groups, a letter each, the oldest first.
+type window string
+
+// add appends a letter, and drops the oldest beyond a size.
+func (w *window) add(letter byte, size int) {
+	*w += window(letter)
+	*w = (*w)[max(0, len(*w)-size):]
+}
+
+// count is how many have one of some letters.
+func (w window) count(letters string) (n int) {
+	for i := range len(w) {
+		if strings.IndexByte(letters, w[i]) >= 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // What an outcome is, a letter each in state.Outcomes. Failures have that of their stage.
 const (
 	outcomeGood        = '.'
@@ -45,22 +64,20 @@ func (d *Decider) windowGroups() int {
 	return max(l.FailureWindow, l.HopelessGroups, l.UntrainableGroups)
 }
 
-// window is how many outcomes of rollouts count.
-func (d *Decider) window() int { return min(d.windowGroups()*d.cfg.GroupSize, maxOutcomes) }
+// outcomes is how many outcomes of rollouts count.
+func (d *Decider) outcomes() int { return min(d.windowGroups()*d.cfg.GroupSize, maxOutcomes) }
 
 // share is how many rollouts of the window that many groups are.
 func (d *Decider) share(groups int) int {
 	whole := d.windowGroups()
-	return (d.window()*groups + whole - 1) / whole
+	return (d.outcomes()*groups + whole - 1) / whole
 }
 
 // note appends an outcome to the window.
 func (d *Decider) note(s *state, outcome byte) {
-	if !d.breaks() {
-		return
+	if d.breaks() {
+		s.Outcomes.add(outcome, d.outcomes())
 	}
-	s.Outcomes += string(outcome)
-	s.Outcomes = s.Outcomes[max(0, len(s.Outcomes)-d.window()):]
 }
 
 // noteFailure appends a failure, and keeps its text as the stage's last one.
@@ -142,23 +159,15 @@ func (d *Decider) tripped(s state) (class, why string) {
 
 // endpointTripped looks at the inference server alone: an evaluation measures what else fails.
 func (d *Decider) endpointTripped(s state) (class, why string) {
-	if n := strings.Count(s.Outcomes, string(outcomeEndpoint)); n >= d.share(d.cfg.Limits.HopelessGroups) {
+	if n := s.Outcomes.count(string(outcomeEndpoint)); n >= d.share(d.cfg.Limits.HopelessGroups) {
 		return events.ClassEndpoint, d.failedText(s, n, events.StageGenerator)
 	}
 	return "", ""
 }
 
-// failures counts the outcomes that failed at a stage.
-func failures(outcomes, letters string) (n int) {
-	for _, letter := range letters {
-		n += strings.Count(outcomes, string(letter))
-	}
-	return n
-}
-
 func (d *Decider) failedAtOneStage(s state) (class, why string) {
 	for _, stage := range stages {
-		if n := failures(s.Outcomes, stage.letters); n >= d.share(d.cfg.Limits.HopelessGroups) {
+		if n := s.Outcomes.count(stage.letters); n >= d.share(d.cfg.Limits.HopelessGroups) {
 			return s.Failures[stage.name].Class, d.failedText(s, n, stage.name)
 		}
 	}
@@ -170,7 +179,7 @@ func (d *Decider) failedAnywhere(s state) (class, why string) {
 	total, worst, most := 0, "", 0
 	var parts []string
 	for _, stage := range stages {
-		n := failures(s.Outcomes, stage.letters)
+		n := s.Outcomes.count(stage.letters)
 		if total += n; n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %d", stage.name, n))
 		}
@@ -178,7 +187,7 @@ func (d *Decider) failedAnywhere(s state) (class, why string) {
 			worst, most = stage.name, n
 		}
 	}
-	if 4*total < 3*d.window() {
+	if 4*total < 3*d.outcomes() {
 		return "", ""
 	}
 	last := s.Failures[worst]
@@ -199,10 +208,11 @@ func (d *Decider) untrainable(s state) (class, why string) {
 	if least == 0 {
 		return "", ""
 	}
-	n := strings.Count(s.Outcomes, string(outcomeUntrainable))
+	letters := string(outcomeUntrainable)
 	if !s.Called {
-		n += strings.Count(s.Outcomes, string(outcomeUnparsed))
+		letters += string(outcomeUnparsed)
 	}
+	n := s.Outcomes.count(letters)
 	if n < d.share(least) {
 		return "", ""
 	}

@@ -33,7 +33,7 @@ func (d *Decider) openGroups(v projection.View, p *plan, s state, now time.Time)
 	}
 	draw, err := d.drawer(v)
 	p.fail(err)
-	for p.err == nil && d.room(p, s, now) && d.wanted(p, s, now) {
+	for p.err == nil && d.room(p, s, now) && d.needsGroup(p, s, now) {
 		s.Drawn++
 		d.open(p, &s, events.GroupOpened{Task: draw(s.DrawnBefore + s.Drawn), Size: d.cfg.GroupSize}, now)
 	}
@@ -96,8 +96,8 @@ func stuck(p *plan, s state, now time.Time) bool {
 	return true
 }
 
-// wanted reports whether the run still needs another group for its steps.
-func (d *Decider) wanted(p *plan, s state, now time.Time) bool {
+// needsGroup reports whether the run still needs another group for its steps.
+func (d *Decider) needsGroup(p *plan, s state, now time.Time) bool {
 	if d.cfg.Epochs > 0 {
 		return s.Drawn < d.groupsToTry()
 	}

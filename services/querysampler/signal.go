@@ -31,12 +31,9 @@ var fates = []fate{
 
 // noteFate appends what became of a group of the run's own to the window of groups.
 func (d *Decider) noteFate(s *state, group string, letter byte) {
-	size := d.cfg.Limits.NoSignalGroups
-	if size == 0 || !d.breaks() || events.External(group) {
-		return
+	if size := d.cfg.Limits.NoSignalGroups; size > 0 && d.breaks() && !events.External(group) {
+		s.Fates.add(letter, size)
 	}
-	s.Fates += string(letter)
-	s.Fates = s.Fates[max(0, len(s.Fates)-size):]
 }
 
 // fateOf is the letter of a group that the first feed dropped.
@@ -55,14 +52,14 @@ func fateOf(dropped events.GroupDropped) byte {
 // noSignal: of a full window of groups, at most one in 20 was batched. Its window is much longer than that of failures, as tasks that are
 // too hard at first may become easier.
 func (d *Decider) noSignal(s state) (class, why string) {
-	size, useful := d.cfg.Limits.NoSignalGroups, strings.Count(s.Fates, string(batched))
+	size, useful := d.cfg.Limits.NoSignalGroups, s.Fates.count(string(batched))
 	if size == 0 || len(s.Fates) < size || 20*useful > size {
 		return "", ""
 	}
 	var parts []string
 	most, advice := 0, ""
 	for _, f := range fates {
-		n := strings.Count(s.Fates, string(f.letter))
+		n := s.Fates.count(string(f.letter))
 		if n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %d", f.name, n))
 		}

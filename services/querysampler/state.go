@@ -36,13 +36,13 @@ type state struct {
 	Refused     int    `json:"refused,omitempty"`
 	LastFailure string `json:"last_failure,omitempty"`
 	// Outcomes are the latest ones of the run's own rollouts, a letter each, and Failures the last failure of each stage.
-	Outcomes string             `json:"outcomes,omitempty"`
+	Outcomes window             `json:"outcomes,omitempty"`
 	Failures map[string]failing `json:"failures,omitempty"`
 	// Lacks are those of the last turn that cannot be trained on; Called: a turn has called a tool.
 	Lacks  []string `json:"lacks,omitempty"`
 	Called bool     `json:"called,omitempty"`
 	// Fates are what became of the latest groups, a letter each.
-	Fates string `json:"fates,omitempty"`
+	Fates window `json:"fates,omitempty"`
 	// Spent is how many prompt and completion tokens turns have had since the budget was granted.
 	Spent    int64  `json:"spent,omitempty"`
 	PausedBy string `json:"paused_by,omitempty"` // the class of the last pause

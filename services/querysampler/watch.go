@@ -57,8 +57,8 @@ func newWatcher(env pipeline.Env) (*watcher, error) {
 	return &watcher{log: env.Log.Reader, logger: env.Logger, metrics: m, runs: map[string]*watched{}}, nil
 }
 
-// of is a run; the caller holds mu.
-func (w *watcher) of(run string) *watched {
+// run is a run; the caller holds mu.
+func (w *watcher) run(run string) *watched {
 	r := w.runs[run]
 	if r == nil {
 		r = &watched{started: map[string]time.Time{}, groups: map[string]size{}, since: time.Now()}
@@ -71,7 +71,7 @@ func (w *watcher) of(run string) *watched {
 func (w *watcher) Event(run string, e events.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.of(run)
+	r := w.run(run)
 	switch e.Type {
 	case events.RolloutStartedType:
 		r.started[e.Entity] = e.Time
@@ -173,7 +173,7 @@ func (w *watcher) State(ctx context.Context, run string, decider pipeline.Decide
 	d := decider.(*Decider)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.of(run)
+	r := w.run(run)
 	r.feed, r.version = d.feed.Name, max(r.version, s.PolicyVersion)
 	r.inFlight, r.oldest = 0, 0
 	for f, err := range projection.Scan[inFlight](v, flying) {

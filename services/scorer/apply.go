@@ -35,7 +35,7 @@ func (s *Service) nextWorkspace(ctx context.Context, cfg runfile.RunConfig, task
 		return nil, nil, fmt.Errorf("files of stage %s of task %s: %w", stage.Name, task.Name, err)
 	}
 	changes, err := verifier.Apply(ctx, spec, stage.Name, files)
-	if class := fault.Of(err); class != "" && ctx.Err() == nil {
+	if class := fault.ClassOf(err); class != "" && ctx.Err() == nil {
 		spec.Changes = nil
 		if _, broken := verifier.Apply(ctx, spec, stage.Name, files); broken != nil {
 			return nil, nil, brokenTests(broken, err)
@@ -74,15 +74,15 @@ func (s *Service) workspace(ctx context.Context, ref *storage.Ref) sandbox.Sourc
 	}
 }
 
-// before is a path as it was when the agent was given it: its text, and whether anything was there.
-type before struct {
+// originalFile is a path as it was when the agent was given it: its text, and whether anything was there.
+type originalFile struct {
 	text  []byte
 	there bool
 }
 
 // brought are the paths that the stages of a rollout have brought into its workspace, as they did. They are no work of the agent's.
-func (s *Service) brought(ctx context.Context, r *events.Rollout, snapshot sandbox.Source) (map[string]before, error) {
-	all := map[string]before{}
+func (s *Service) brought(ctx context.Context, r *events.Rollout, snapshot sandbox.Source) (map[string]originalFile, error) {
+	all := map[string]originalFile{}
 	for i, stage := range r.Steps {
 		if i == len(r.Steps)-1 || stage.Verdict == nil || stage.Verdict.Workspace == nil { // what the last one's verdict has laid was not begun with
 			continue
@@ -96,7 +96,7 @@ func (s *Service) brought(ctx context.Context, r *events.Rollout, snapshot sandb
 }
 
 // compareApplied adds the paths in which two workspaces differ, as the second has them.
-func compareApplied(snapshot, left, laid sandbox.Source, all map[string]before) error {
+func compareApplied(snapshot, left, laid sandbox.Source, all map[string]originalFile) error {
 	was, err := sandbox.Contents(left)
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ func (s *Service) test(ctx context.Context, cfg runfile.RunConfig, task runfile.
 	if err == nil || ctx.Err() != nil {
 		return outcome, nil, err
 	}
-	class, unclear := fault.Of(err), fault.Unclear(err) && r.Tries+1 >= cfg.Limits.Tries
+	class, unclear := fault.ClassOf(err), fault.Unclear(err) && r.Tries+1 >= cfg.Limits.Tries
 	if unclear {
 		class = events.ForfeitSandbox
 	}
@@ -89,7 +89,7 @@ func flagsOf(change sandbox.Source, begun map[string]string, r *events.Rollout, 
 	}
 	lost := flagged{}
 	for _, turn := range turns {
-		if why := r.Tools.Of(turn.Turn).Lost; why != "" {
+		if why := r.Tools.Answer(turn.Turn).Lost; why != "" {
 			lost.add(runfile.FlagLost, fmt.Sprintf("turn %d: %s", turn.Turn, why))
 		}
 	}
@@ -124,7 +124,7 @@ type controlled struct {
 // maxControls bounds how many are remembered.
 const maxControls = 1000
 
-func (c *controls) of(key string) *controlled {
+func (c *controls) entry(key string) *controlled {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known == nil || len(c.known) >= maxControls {
@@ -138,7 +138,7 @@ func (c *controls) of(key string) *controlled {
 
 // control runs the tests over the task's snapshot, once, or anew. It is nil where they give a verdict there.
 func (s *Service) control(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, spec verifier.Spec, anew bool) error {
-	c := s.controls.of(testsKey(task))
+	c := s.controls.entry(testsKey(task))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.done || anew {

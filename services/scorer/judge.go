@@ -59,7 +59,7 @@ func (s *Service) judge(ctx context.Context, cfg runfile.RunConfig, task runfile
 	}
 	ctx, cancel := context.WithTimeout(ctx, judgeTime)
 	defer cancel()
-	client := inference.Client{HTTP: judgeHTTP, APIKey: s.opts.Keys.For(r.Run, j.Endpoint), MaxTokens: judgeTokens}
+	client := inference.Client{HTTP: judgeHTTP, APIKey: s.opts.Keys.Key(r.Run, j.Endpoint), MaxTokens: judgeTokens}
 	answer, err := client.Complete(ctx, j.Endpoint, request)
 	if err != nil {
 		return 0, storage.Ref{}, &judgeError{err}

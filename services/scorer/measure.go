@@ -36,7 +36,7 @@ func measureEffort(r *events.Rollout, components map[string]float64) {
 	own := r.Taken()[r.Copied:] // what a fork has of its origin was no effort of its own
 	for _, turn := range own {
 		tokens = events.AddTokens(tokens, int64(turn.CompletionTokens))
-		for _, result := range r.Tools.Of(turn.Turn).Results {
+		for _, result := range r.Tools.Answer(turn.Turn).Results {
 			seconds += max(0, result.DurationMS, result.OriginalMS) / 1000 // an answer that was known took its time once
 		}
 	}
@@ -67,7 +67,7 @@ const (
 // work is what a rollout has left of its workspace, as a change against the snapshot, with what of it the stages of its task have brought.
 type work struct {
 	snapshot, change sandbox.Source
-	brought          map[string]before
+	brought          map[string]originalFile
 }
 
 // edits compares what the agent was given with what its work makes of it.
@@ -110,10 +110,10 @@ func edits(w work) (change, error) {
 }
 
 // beforeIn is a path as a tree has it.
-func beforeIn(tree fs.FS, name string) (before, error) {
+func beforeIn(tree fs.FS, name string) (originalFile, error) {
 	text, err := textOf(tree, name)
 	_, missing := fs.Lstat(tree, name)
-	return before{text, !errors.Is(missing, fs.ErrNotExist)}, err
+	return originalFile{text, !errors.Is(missing, fs.ErrNotExist)}, err
 }
 
 // textOf is a file's text, nil where there is no text file.

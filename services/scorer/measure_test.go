@@ -63,7 +63,7 @@ func TestMeasureStepFiles(t *testing.T) {
 	snapshot := pack(map[string]string{"a.py": "a\n", "b.py": "b\n"})
 	left := pack(map[string]string{"a.py": "mine\n"})
 	laid := pack(map[string]string{"a.py": "mine\n", "b.py": "brought\n", "new/c.py": "brought\n", "kept.orig": "brought\n"})
-	w := work{snapshot: snapshot, brought: map[string]before{}}
+	w := work{snapshot: snapshot, brought: map[string]originalFile{}}
 	if err := compareApplied(snapshot, left, laid, w.brought); err != nil {
 		t.Fatal(err)
 	}

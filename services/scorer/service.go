@@ -141,7 +141,7 @@ func (s *Service) verify(ctx context.Context, task runfile.TaskSpec, r *events.R
 // failed ends the rollout when its verifier gives no verdict whatever is verified, and tries again when the machinery failed. What comes of an outage
 // waits.
 func failed(cfg runfile.RunConfig, r *events.Rollout, cause error) ([]events.Event, error) {
-	if outage.Of(cause) != "" {
+	if outage.KindOf(cause) != "" {
 		return nil, cause
 	}
 	if v := NoVerdict(cause); v != nil {

@@ -22,12 +22,12 @@ type transcript struct {
 	Task       string `json:"task"`
 	StopReason string `json:"stop_reason"`
 	// LeftOut is how many messages are left out behind the first ones, as there is no room for all.
-	LeftOut  int    `json:"left_out"`
-	Messages []said `json:"messages"`
+	LeftOut  int             `json:"left_out"`
+	Messages []spokenMessage `json:"messages"`
 }
 
-// said is a message of the conversation.
-type said struct {
+// spokenMessage is a message of the conversation.
+type spokenMessage struct {
 	Role       string          `json:"role"`
 	Content    string          `json:"content"`
 	Reasoning  string          `json:"reasoning,omitempty"`
@@ -55,14 +55,14 @@ const opening = 2
 
 // writeTranscript writes the conversation, with the middle of long texts and, beyond most bytes, of the conversation left out.
 func writeTranscript(t *storage.Trajectory, most int) ([]byte, error) {
-	doc := transcript{Rollout: t.Rollout, Task: t.Task, StopReason: t.StopReason, Messages: []said{}}
+	doc := transcript{Rollout: t.Rollout, Task: t.Task, StopReason: t.StopReason, Messages: []spokenMessage{}}
 	var sizes []int
 	total := 1024 // what stands around the messages
 	for _, m := range t.Messages {
 		if m.Role == "prompt" { // holds tokens alone
 			continue
 		}
-		one := said{
+		one := spokenMessage{
 			Role: m.Role, Content: shortened(m.Content, maxSaid), Reasoning: shortened(m.Reasoning, maxSaid), Name: m.Name, ToolCallID: m.ToolCallID, Turn: m.Turn,
 		}
 		if one.ToolCalls = json.RawMessage(m.ToolCalls); len(m.ToolCalls) > maxSaid {

@@ -131,7 +131,7 @@ func (s *Service) next(ctx context.Context, m pipeline.Message, fill func(runfil
 		}
 		t = server(t, &cfg, m.Event.Entity)
 		said := events.TeacherScored{Teacher: t.Name, Trajectory: w.trajectory.SHA256, Model: t.Model, Version: t.Version}
-		if _, stated, err := s.behind(ctx, m, said); err != nil || stated {
+		if _, stated, err := s.link(ctx, m, said); err != nil || stated {
 			if err != nil {
 				return nil, err
 			}
@@ -141,7 +141,7 @@ func (s *Service) next(ctx context.Context, m pipeline.Message, fill func(runfil
 			wrong = errors.Join(wrong, fmt.Errorf("ask teacher %s about %s: %w", t.Name, m.Event.Entity, err))
 			continue
 		}
-		fact, stated, err := s.behind(ctx, m, said) // others may have said something of the rollout meanwhile
+		fact, stated, err := s.link(ctx, m, said) // others may have said something of the rollout meanwhile
 		if err != nil || stated {
 			return nil, errors.Join(err, pipeline.ErrCallAgain)
 		}
@@ -163,8 +163,8 @@ func server(t runfile.Teacher, cfg *runfile.RunConfig, rollout string) runfile.T
 	return t
 }
 
-// behind links what a teacher says behind the rollout's last fact.
-func (s *Service) behind(ctx context.Context, m pipeline.Message, said events.TeacherScored) (events.Event, bool, error) {
+// link links what a teacher says behind the rollout's last fact.
+func (s *Service) link(ctx context.Context, m pipeline.Message, said events.TeacherScored) (events.Event, bool, error) {
 	fact, err := events.New(m.Event.Run, events.TeacherScoredType, m.Event.Entity, said.Teacher, said)
 	if err != nil {
 		return fact, false, err
@@ -186,7 +186,7 @@ func (s *Service) ask(ctx context.Context, run string, t runfile.Teacher, said *
 	if err != nil {
 		return err
 	}
-	client := inference.Client{HTTP: teacherHTTP, APIKey: s.keys.For(run, t.URL)}
+	client := inference.Client{HTTP: teacherHTTP, APIKey: s.keys.Key(run, t.URL)}
 	var all [][]float32
 	for _, p := range prompts {
 		tokens, err := p.tokens(ctx, client, t)

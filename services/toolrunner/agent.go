@@ -143,7 +143,7 @@ func (s *Service) runUntilEnded(ctx context.Context, cfg runfile.RunConfig, task
 			return &agentEnd{done, turns, r.Restarts}, nil, nil
 		case errors.Is(err, events.ErrElsewhere): // this runner was taken for dead
 			return nil, nil, pipeline.RetryAfter(err, elsewhereAfter)
-		case ctx.Err() != nil, outage.Of(err) != "", errors.Is(err, pipeline.ErrOvertaken):
+		case ctx.Err() != nil, outage.KindOf(err) != "", errors.Is(err, pipeline.ErrOvertaken):
 			// It costs no try. Behind recorded turns the next start is a restart all the same, also behind
 			// a shutdown: the agent is gone.
 			return nil, nil, err
@@ -265,10 +265,10 @@ func (s *Service) runAgent(ctx context.Context, cfg runfile.RunConfig, task runf
 	}
 	if failed != nil {
 		failed = fmt.Errorf("agent of %s: %w", r.ID, fault.Ended(failed))
-		if fault.Of(failed) == "" {
+		if fault.ClassOf(failed) == "" {
 			return done, 0, failed
 		}
-		done.Lost, ended.OutOfMemory = reason(fault.Of(failed), failed), errors.Is(failed, sandbox.ErrOutOfMemory)
+		done.Lost, ended.OutOfMemory = reason(fault.ClassOf(failed), failed), errors.Is(failed, sandbox.ErrOutOfMemory)
 	} else {
 		done.ExitCode, done.TimedOut, done.DroppedBytes = &ran.ExitCode, overtime(), ran.DroppedBytes
 		ended.Leftovers, ended.OutOfMemory = ran.Leftovers, ran.OutOfMemory
@@ -371,7 +371,7 @@ func (s *Service) keepWorkspace(ctx context.Context, cfg runfile.RunConfig, box 
 		return err
 	}
 	err = outage.Outlast(ctx, func() (err error) { done.Workspace, err = s.saveWorkspace(ctx, box); return err })
-	if class := fault.Of(err); class != "" && ctx.Err() == nil {
+	if class := fault.ClassOf(err); class != "" && ctx.Err() == nil {
 		done.Lost, err = reason(class, err), nil
 	}
 	return err

@@ -80,7 +80,7 @@ func (s *Service) answer(ctx context.Context, cfg runfile.RunConfig, task runfil
 	err = outage.Outlast(ctx, func() (err error) { done.Workspace, err = s.saveWorkspace(ctx, box); return err })
 	if err != nil {
 		err = fmt.Errorf("store workspace of %s: %w", r.ID, err)
-		if fault.Of(err) == "" || ctx.Err() != nil {
+		if fault.ClassOf(err) == "" || ctx.Err() != nil {
 			return done, err
 		}
 		loseCall(&done, r, err)
@@ -179,7 +179,7 @@ func (s *Service) keepOutput(ctx context.Context, cfg runfile.RunConfig, done *e
 
 // loseCall lets a call end with the workspace that the one before it left.
 func loseCall(done *events.WorkspaceAnswered, r *events.Rollout, err error) {
-	done.Lost = reason(fault.Of(err), err)
+	done.Lost = reason(fault.ClassOf(err), err)
 	done.Workspace = r.Workspace()
 	if done.StartedAt.IsZero() {
 		done.StartedAt = time.Now().UTC()

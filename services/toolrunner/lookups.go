@@ -40,8 +40,8 @@ type lookups struct {
 	root func(context.Context) (string, error)
 }
 
-// known is what is known of a rollout's workspace before its last turn; nil where the run wants no answers again.
-func (s *Service) known(ctx context.Context, cfg runfile.RunConfig, set *tools.Set, task runfile.TaskSpec, r *events.Rollout, box *sandbox.Sandbox) (*lookups, *tools.Cache, error) {
+// memoryOf is what is known of a rollout's workspace before its last turn; nil where the run wants no answers again.
+func (s *Service) memoryOf(ctx context.Context, cfg runfile.RunConfig, set *tools.Set, task runfile.TaskSpec, r *events.Rollout, box *sandbox.Sandbox) (*lookups, *tools.Cache, error) {
 	if !cfg.Tools.Caches() {
 		return nil, nil, nil
 	}

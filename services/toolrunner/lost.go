@@ -42,17 +42,17 @@ func notice(why string) string {
 // agents reports whether a turn failed by the agent's doing. A sandbox that ends without a reason is tried again first; when that was the last try, a sandbox
 // with the workspace before the turn shows whether the machine can run it. The error is of an outage, in which nobody can tell.
 func (s *Service) agents(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, err error) (bool, error) {
-	if outage.Of(err) != "" {
+	if outage.KindOf(err) != "" {
 		return false, err
 	}
-	if fault.Of(err) != "" {
+	if fault.ClassOf(err) != "" {
 		return true, nil
 	}
 	if !fault.Unclear(err) || r.Tries+1 < cfg.Limits.Tries {
 		return false, nil
 	}
 	err = s.tryWorkspace(ctx, task, r)
-	if outage.Of(err) != "" {
+	if outage.KindOf(err) != "" {
 		return false, err
 	}
 	return err == nil, nil
@@ -78,8 +78,8 @@ func (s *Service) tryWorkspace(ctx context.Context, task runfile.TaskSpec, r *ev
 	return err
 }
 
-// lost answers the calls of a turn of which nothing came back but the kind of its sandbox.
-func (s *Service) lost(r *events.Rollout, done events.ToolsCompleted, err error) events.ToolsCompleted {
+// answerLost answers the calls of a turn of which nothing came back but the kind of its sandbox.
+func (s *Service) answerLost(r *events.Rollout, done events.ToolsCompleted, err error) events.ToolsCompleted {
 	last, now := r.LastTurn(), time.Now().UTC()
 	done.Turn, done.Runner = last.Turn, s.runner
 	if before := r.LastTools(); done.Isolation == "" && before != nil { // there was no sandbox: the workspace before the turn does not fit into one
@@ -88,7 +88,7 @@ func (s *Service) lost(r *events.Rollout, done events.ToolsCompleted, err error)
 	for _, call := range last.ToolCalls {
 		done.Results = append(done.Results, events.ToolResult{CallID: call.ID, Name: call.Name, Content: "error: its answer is lost", Error: true, StartedAt: now})
 	}
-	lose(&done, r, fault.Of(err), err)
+	lose(&done, r, fault.ClassOf(err), err)
 	return done
 }
 

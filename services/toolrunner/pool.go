@@ -187,7 +187,7 @@ func restoreParts(ctx context.Context, store storage.Store, opts Options, task r
 	})
 	if err != nil {
 		sb.Close()
-		return nil, nil, fmt.Errorf("sandbox of %s: %w", rollout, fault.In(fmt.Errorf("workspace: %w", err)))
+		return nil, nil, fmt.Errorf("sandbox of %s: %w", rollout, fault.Mark(fmt.Errorf("workspace: %w", err)))
 	}
 	return sb, index, nil
 }

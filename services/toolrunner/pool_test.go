@@ -118,7 +118,7 @@ func TestStateOf(t *testing.T) {
 		if got := stateOf(c.r); got != c.want || c.r.Workspace() != c.now {
 			t.Errorf("after %v: %+v, want %+v; workspace %v, want %v", c.tools, got, c.want, c.r.Workspace(), c.now)
 		}
-		if after, err := c.r.WorkspaceAfter(1); c.tools.Of(1).Turn == 1 && (err != nil || after != ref) {
+		if after, err := c.r.WorkspaceAfter(1); c.tools.Answer(1).Turn == 1 && (err != nil || after != ref) {
 			t.Errorf("after turn 1 of %v: %v, %v", c.tools, after, err)
 		}
 	}

@@ -84,7 +84,7 @@ func Rerun(ctx context.Context, log eventlog.Reader, opts Options, cfg runfile.R
 		if err != nil {
 			return found, fmt.Errorf("rollout %s: turn %d: %w", r.ID, turn.Turn, err)
 		}
-		inside := a.inside(turn)
+		inside := a.repeatedCalls(turn)
 		found.Turns++
 		found.Calls += len(inside)
 		found.Outside += len(turn.ToolCalls) - len(inside)
@@ -174,7 +174,7 @@ func (a *rerun) try(ctx context.Context, box *repeating, turn events.TurnSampled
 		t.box = &repeating{sb, a.opts.sessions(sb, a.run), a.way.serve(sb)}
 	}
 	state := a.state
-	ran, err := a.set.Run(ctx, tools.Work{Sandbox: t.box.Sandbox, Search: a.searcher.offered(a.cfg, a.task), Servers: t.box.servers.Call, State: &state}, a.inside(turn))
+	ran, err := a.set.Run(ctx, tools.Work{Sandbox: t.box.Sandbox, Search: a.searcher.offered(a.cfg, a.task), Servers: t.box.servers.Call, State: &state}, a.repeatedCalls(turn))
 	if err != nil {
 		return t, a.lose(&t, turn, recorded, fault.Ended(err))
 	}
@@ -187,7 +187,7 @@ func (a *rerun) try(ctx context.Context, box *repeating, turn events.TurnSampled
 		return t, a.lose(&t, turn, recorded, err)
 	}
 	t.same = len(workspace) == 0
-	inside := slices.DeleteFunc(slices.Clone(recorded.Results), func(r events.ToolResult) bool { return a.set.Outside(tools.Call{Name: r.Name}) })
+	inside := slices.DeleteFunc(slices.Clone(recorded.Results), func(r events.ToolResult) bool { return a.set.IsRemote(tools.Call{Name: r.Name}) })
 	t.changed = append(compareResults(inside, results), workspace...)
 	t.changed = append(t.changed, compareState(recorded.State, state.OrNil())...)
 	for _, missing := range t.box.proxy.Missing() {
@@ -202,7 +202,7 @@ func (a *rerun) try(ctx context.Context, box *repeating, turn events.TurnSampled
 // lose compares a turn of which nothing can be kept now, or could be kept then, with the recorded one: whether that is so, and no more, as what the calls
 // answer may depend on when the sandbox ended. Of another error it says nothing.
 func (a *rerun) lose(t *attempt, turn events.TurnSampled, recorded events.ToolsCompleted, err error) error {
-	t.lost = err != nil && fault.Of(err) != ""
+	t.lost = err != nil && fault.ClassOf(err) != ""
 	if err != nil && !t.lost {
 		return err
 	}
@@ -219,9 +219,9 @@ func (a *rerun) lose(t *attempt, turn events.TurnSampled, recorded events.ToolsC
 	return nil
 }
 
-// inside are the calls of a turn that are made again.
-func (a *rerun) inside(turn events.TurnSampled) []tools.Call {
-	return slices.DeleteFunc(called(turn.ToolCalls), a.set.Outside)
+// repeatedCalls are the calls of a turn that are made again.
+func (a *rerun) repeatedCalls(turn events.TurnSampled) []tools.Call {
+	return slices.DeleteFunc(called(turn.ToolCalls), a.set.IsRemote)
 }
 
 func compareResults(recorded, now []events.ToolResult) (changed []pipeline.Changed) {
@@ -275,7 +275,7 @@ const maxPaths = 20
 func (a *rerun) compareWorkspace(ctx context.Context, box *sandbox.Sandbox, recorded *storage.Ref) ([]pipeline.Changed, error) {
 	got, err := contentsNow(ctx, box)
 	if err != nil {
-		return nil, fault.In(err)
+		return nil, fault.Mark(err)
 	}
 	want, err := sandbox.Contents(changeOf(ctx, a.store, a.opts.parts, recorded))
 	if err != nil {

@@ -134,7 +134,7 @@ func TestAgainFindsWhatWasPlanted(t *testing.T) {
 	original := recorded(t, log, "r", []string{"cat a.txt", "echo two > a.txt"}, []string{"cat a.txt"})
 	other := servicetest.Blob(t, log.Store(), func() []byte {
 		r := recorded(t, log, "other", []string{"echo three > a.txt"})
-		data, err := storage.GetBlob(t.Context(), log.Store(), *r.Tools.Of(0).Workspace)
+		data, err := storage.GetBlob(t.Context(), log.Store(), *r.Tools.Answer(0).Workspace)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,9 +152,9 @@ func TestAgainFindsWhatWasPlanted(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			r := original
-			planted := copied(t, original.Tools.Of(0))
+			planted := copied(t, original.Tools.Answer(0))
 			plant(&planted)
-			r.Tools = original.Tools.With(planted)
+			r.Tools = original.Tools.Add(planted)
 			if got := places(repeat(t, log, r).Changed); !slices.Equal(got, []string{want}) {
 				t.Errorf("got %q, want %q", got, want)
 			}
@@ -162,9 +162,9 @@ func TestAgainFindsWhatWasPlanted(t *testing.T) {
 	}
 	for name, w := range map[string]*storage.Ref{"another workspace": &other, "none": nil} {
 		r := original
-		planted := original.Tools.Of(0)
+		planted := original.Tools.Answer(0)
 		planted.Workspace = w
-		r.Tools = original.Tools.With(planted)
+		r.Tools = original.Tools.Add(planted)
 		// The next turn begins with the recorded workspace, which was planted: it reads other lines and leaves another workspace.
 		if got := places(repeat(t, log, r).Changed); !slices.Contains(got, "0  workspace/a.txt") || !slices.Contains(got, "1 c1-0 content") {
 			t.Errorf("%s: %q", name, got)
@@ -189,7 +189,7 @@ func TestAgainOfLostTurns(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
 	r := recorded(t, log, "r", []string{"echo two > a.txt"}, []string{"echo three > a.txt; truncate -s 200M x y"}, []string{"cat a.txt"})
-	if first, second := r.Tools.Of(0), r.Tools.Of(1); second.Lost == "" || first.Lost != "" || *second.Workspace != *first.Workspace {
+	if first, second := r.Tools.Answer(0), r.Tools.Answer(1); second.Lost == "" || first.Lost != "" || *second.Workspace != *first.Workspace {
 		t.Fatalf("recorded %+v", r.Tools)
 	}
 	if found := repeat(t, log, r); len(found.Changed) > 0 || found.Turns != 3 {

@@ -14,7 +14,7 @@ import (
 // sessions are a run's with its servers on behalf of a sandbox, nil for none, which then has no server inside.
 func (o Options) sessions(sb *sandbox.Sandbox, run string) *toolserver.Sessions {
 	keys := o.Keys.OfURLs()
-	return toolserver.New(sb, func(url string) string { return keys.For(run, url) })
+	return toolserver.New(sb, func(url string) string { return keys.Key(run, url) })
 }
 
 // ListTools asks the servers of a run that is about to be opened for their tools, where its configuration has none of them: servers outside
@@ -42,7 +42,7 @@ func ListTools(ctx context.Context, store storage.Store, opts Options, run strin
 
 func listTools(ctx context.Context, store storage.Store, opts Options, run string, tasks []runfile.TaskSpec, server runfile.ToolServer) ([]runfile.ServerTool, error) {
 	var sb *sandbox.Sandbox
-	if !server.Outside() {
+	if !server.IsRemote() {
 		if len(tasks) == 0 {
 			return nil, fmt.Errorf("server %s: no task of the run has a sandbox that can start it", server.Name)
 		}

@@ -205,7 +205,7 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 		return nil, waits
 	}
 	if theirs {
-		lost := s.lost(&r, done, err)
+		lost := s.answerLost(&r, done, err)
 		fact, err := r.Next(events.ToolsCompletedType, events.Ordinal(lost.Turn), lost)
 		return []events.Event{fact}, err
 	}
@@ -230,11 +230,11 @@ func (s *Service) work(ctx context.Context, cfg runfile.RunConfig, task runfile.
 	}
 	defer func() { s.giveBack(box, done.Lost) }()
 	done = events.ToolsCompleted{Turn: last.Turn, Runner: s.runner, Isolation: box.Isolation(), Filesystem: box.FSMode()}
-	set, err := s.tools.Of(cfg)
+	set, err := s.tools.Set(cfg)
 	if err != nil {
 		return events.ToolsCompleted{}, err
 	}
-	memory, known, err := s.known(ctx, cfg, set, task, r, box.Sandbox)
+	memory, known, err := s.memoryOf(ctx, cfg, set, task, r, box.Sandbox)
 	if err != nil {
 		return events.ToolsCompleted{}, fmt.Errorf("cache for %s: %w", r.ID, err)
 	}
@@ -266,7 +266,7 @@ func (s *Service) work(ctx context.Context, cfg runfile.RunConfig, task runfile.
 	err = outage.Outlast(ctx, func() (err error) { done.Workspace, err = s.saveWorkspace(ctx, box); return err })
 	if err != nil {
 		err = fmt.Errorf("store workspace of %s: %w", r.ID, err)
-		if class := fault.Of(err); class != "" && ctx.Err() == nil {
+		if class := fault.ClassOf(err); class != "" && ctx.Err() == nil {
 			lose(&done, r, class, err)
 			return done, nil
 		}
@@ -331,7 +331,7 @@ func (s *Service) saveWorkspace(ctx context.Context, box *leased) (*storage.Ref,
 	found, err := box.ChangesTo(ctx, to)
 	if err != nil || !found.Differs {
 		stored.Abandon()
-		return nil, cmp.Or(to.err, fault.In(err)) // a failure of the store is not the agent's
+		return nil, cmp.Or(to.err, fault.Mark(err)) // a failure of the store is not the agent's
 	}
 	ref, index, err := stored.Close()
 	if err != nil {

@@ -45,9 +45,9 @@ func TestToolsRemember(t *testing.T) {
 	if again := repeat(t, log, r); again.Calls != 5 || len(again.Changed) > 0 {
 		t.Errorf("run again: %+v", again)
 	}
-	planted := r.Tools.Of(1)
+	planted := r.Tools.Answer(1)
 	planted.State = &events.ToolState{Shell: &events.ShellState{Dir: "/tmp"}, Todos: planted.State.Todos}
-	r.Tools = r.Tools.With(planted)
+	r.Tools = r.Tools.Add(planted)
 	var fields []string
 	for _, c := range repeat(t, log, r).Changed {
 		fields = append(fields, fmt.Sprint(*c.Turn, " ", c.Field))

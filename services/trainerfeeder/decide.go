@@ -42,8 +42,8 @@ func (d *Decider) Decide(v projection.View, _ uint64, now time.Time) ([]events.E
 	return d.decide(v, s, now)
 }
 
-// Moved is the sequence of the last event that a decision may follow from: to decide is to look at all waiting groups.
-func (d *Decider) Moved(v projection.View) (uint64, error) {
+// LastChange is the sequence of the last event that a decision may follow from: to decide is to look at all waiting groups.
+func (d *Decider) LastChange(v projection.View) (uint64, error) {
 	s, _, err := projection.Get[state](v, stateKey)
 	return s.Moved, err
 }

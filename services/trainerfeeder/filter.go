@@ -121,7 +121,7 @@ func (d *Decider) drop(g pending, s state) (events.GroupDropped, bool) {
 	case staleness > d.staleness.Max && d.drops():
 		dropped.Reason, dropped.Staleness = events.DropStale, staleness
 		dropped.Detail = fmt.Sprintf("%d policy versions old, at most %d are allowed", staleness, d.staleness.Max)
-		if now := s.PolicyVersion - d.since(g); now < staleness {
+		if now := s.PolicyVersion - d.ageVersion(g); now < staleness {
 			dropped.Detail = fmt.Sprintf("%d policy versions old now and %d when its batch would be consumed, at most %d are allowed", now, staleness, d.staleness.Max)
 		}
 	case s.Closed && !d.feed.Export():

@@ -174,7 +174,7 @@ func (d *Decider) applyCompleted(tx *projection.Tx, e events.Event) error {
 	if err := tx.Delete(flights + e.Entity); err != nil {
 		return err
 	}
-	g := pending{ID: e.Entity, Mean: completed.Mean, Completed: e.Seq, Until: d.until(e)}
+	g := pending{ID: e.Entity, Mean: completed.Mean, Completed: e.Seq, Until: d.waitEnd(e)}
 	for i, m := range completed.Members {
 		r, _, err := projection.Get[episode](tx, episodes+m.Rollout)
 		if err != nil {

@@ -14,8 +14,8 @@ func (d *Decider) waits() bool { return d.staleness.Policy == runfile.StaleWait 
 // paces reports whether this is the feed that the policy is trained on, by whose steps its versions come.
 func (d *Decider) paces() bool { return d.feed.Name == d.cfg.Feeds[0].Name }
 
-// since is the policy version from which a group's age counts: that of its oldest token where the feed requires versions, else that at dispatch.
-func (d *Decider) since(g pending) int64 {
+// ageVersion is the policy version from which a group's age counts: that of its oldest token where the feed requires versions, else that at dispatch.
+func (d *Decider) ageVersion(g pending) int64 {
 	if d.staleness.RequireVersions {
 		return g.Oldest
 	}
@@ -29,7 +29,7 @@ func (d *Decider) since(g pending) int64 {
 // In an external run the sampler does not hold outsiders back to what the trainer has published. There a group of the current version is
 // always taken, and nothing is expected before the run's first weights: the trainer may never publish any.
 func (d *Decider) age(g pending, s state) int64 {
-	age := s.PolicyVersion - d.since(g)
+	age := s.PolicyVersion - d.ageVersion(g)
 	if !d.paces() || d.feed.Export() {
 		return age
 	}

@@ -14,8 +14,8 @@ import (
 // maskTeacher begins why a member is not trained on of which a teacher has said nothing.
 const maskTeacher = "no log-probabilities of teacher "
 
-// until is when the feed stops to wait for what its teachers and its hinter say of a group that is complete now.
-func (d *Decider) until(completed events.Event) (until time.Time) {
+// waitEnd is when the feed stops to wait for what its teachers and its hinter say of a group that is complete now.
+func (d *Decider) waitEnd(completed events.Event) (until time.Time) {
 	if d.feed.Awaits() {
 		until = completed.Time.Add(d.feed.TeacherWaits()).UTC()
 	}

@@ -88,7 +88,7 @@ func TestBatchWithTeachers(t *testing.T) {
 			}
 		}
 	}
-	if other := NewDecider(testRun, k.d.cfg, k.d.cfg.Feeds[1], k.store); other.untaught(member{}) != "" || !other.until(events.Event{}).IsZero() {
+	if other := NewDecider(testRun, k.d.cfg, k.d.cfg.Feeds[1], k.store); other.untaught(member{}) != "" || !other.waitEnd(events.Event{}).IsZero() {
 		t.Error("a feed without teachers waits for some")
 	}
 }

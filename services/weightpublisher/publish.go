@@ -49,7 +49,7 @@ func (s *Service) publish(ctx context.Context, policy string, submitted events.W
 		s.warn("weights refused", "policy", policy, "version", submitted.Version, "error", err)
 		return fact, &rejection{reasonFor(policy, submitted, err)}
 	case errors.As(err, &wrong):
-		return fact, s.lost(events.WeightsFile{Name: wrong.File.Name, Blob: wrong.File.Ref}, err)
+		return fact, s.rejectLost(events.WeightsFile{Name: wrong.File.Name, Blob: wrong.File.Ref}, err)
 	case errors.Is(err, storage.ErrExists), errors.Is(err, storage.ErrTooLarge):
 		return fact, &rejection{err}
 	case err != nil:
@@ -98,11 +98,11 @@ func checkGap(submitted events.WeightsSubmitted, last *events.WeightsPublished) 
 }
 
 // rebuild makes the files that the store lacks of the submission's delta; nil when it has none.
-func (s *Service) rebuild(ctx context.Context, policy string, submitted events.WeightsSubmitted, files []weights.File) (*weights.Made, error) {
+func (s *Service) rebuild(ctx context.Context, policy string, submitted events.WeightsSubmitted, files []weights.File) (*weights.MadeDelta, error) {
 	if submitted.Delta == nil {
 		return nil, nil
 	}
-	made := weights.Made{Base: submitted.Delta.Base, Ref: submitted.Delta.Blob}
+	made := weights.MadeDelta{Base: submitted.Delta.Base, Ref: submitted.Delta.Blob}
 	err := weights.Rebuild(ctx, s.log.Store(), policy, files, made)
 	if errors.Is(err, weights.ErrDelta) {
 		s.warn("weights refused", "policy", policy, "version", submitted.Version, "error", err)
@@ -153,15 +153,15 @@ func (s *Service) checkSizes(ctx context.Context, files []events.WeightsFile) er
 		if err == nil && info.Size != f.Blob.Size {
 			err = fmt.Errorf("%w: it has %d bytes", storage.ErrCorrupt, info.Size)
 		}
-		if err := s.lost(f, err); err != nil {
+		if err := s.rejectLost(f, err); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lost rejects a file that the store does not hold, in the same words whatever is there.
-func (s *Service) lost(f events.WeightsFile, err error) error {
+// rejectLost rejects a file that the store does not hold, in the same words whatever is there.
+func (s *Service) rejectLost(f events.WeightsFile, err error) error {
 	if !storage.IsUnusable(err) {
 		return err
 	}

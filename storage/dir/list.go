@@ -58,7 +58,7 @@ func (s *Store) walk(ctx context.Context, folder, prefix string, yield func(stor
 	}
 	slices.SortFunc(items, func(a, b item) int { return cmp.Or(cmp.Compare(a.order(), b.order()), a.rank()-b.rank()) })
 	for i, each := range items {
-		if !within(each.key, each.isFolder(), prefix) || i > 0 && each.entry == nil && items[i-1].key == each.key {
+		if !mayContain(each.key, each.isFolder(), prefix) || i > 0 && each.entry == nil && items[i-1].key == each.key {
 			continue
 		}
 		if each.isFolder() {
@@ -121,8 +121,8 @@ func (i item) describe() (storage.Info, error) {
 	return storage.Info{Key: i.key, Size: info.Size(), Modified: info.ModTime()}, nil
 }
 
-// within says that an object's key begins with the prefix, or that one below a folder might.
-func within(key string, folder bool, prefix string) bool {
+// mayContain says that an object's key begins with the prefix, or that one below a folder might.
+func mayContain(key string, folder bool, prefix string) bool {
 	if !folder {
 		return strings.HasPrefix(key, prefix)
 	}

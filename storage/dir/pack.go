@@ -136,8 +136,8 @@ func records(pack io.ReaderAt, from int64, whole bool) (found []record, end int6
 	}
 }
 
-// gone are the places of what was deleted from a pack, as noted from a place on; -1 for a note that a power cut tore.
-func gone(file io.ReaderAt, from, size int64) (places []int64, err error) {
+// deletedPlaces are the places of what was deleted from a pack, as noted from a place on; -1 for a note that a power cut tore.
+func deletedPlaces(file io.ReaderAt, from, size int64) (places []int64, err error) {
 	data := make([]byte, (size-from)/goneSize*goneSize)
 	if n, err := file.ReadAt(data, from); n < len(data) {
 		return nil, fmt.Errorf("read what was deleted: %w", err)

@@ -20,7 +20,7 @@ type place struct{ pack, eighth uint32 }
 // maxPlace is above all offsets that a place can have.
 const maxPlace = 8 << 32
 
-func (p place) at() int64 { return int64(p.eighth) * 8 }
+func (p place) offset() int64 { return int64(p.eighth) * 8 }
 
 func newPackIndex() packIndex {
 	return packIndex{map[uint64]place{}, map[uint64][]place{}}
@@ -40,8 +40,8 @@ func (x packIndex) add(name string, at place) {
 	x.first[digest] = at
 }
 
-// of are the places where an object of a name may lie.
-func (x packIndex) of(name string) []place {
+// places are the places where an object of a name may lie.
+func (x packIndex) places(name string) []place {
 	digest := digestOf(name)
 	at, there := x.first[digest]
 	if !there {
@@ -52,7 +52,7 @@ func (x packIndex) of(name string) []place {
 
 // remove says whether the place was there.
 func (x packIndex) remove(name string, at place) bool {
-	places := x.of(name)
+	places := x.places(name)
 	i := slices.Index(places, at)
 	if i < 0 {
 		return false

@@ -14,18 +14,18 @@ func TestPackIndex(t *testing.T) {
 	}
 	again := place{4, 7}
 	x.add("o-7", again)
-	if got := x.of("o-7"); !slices.Equal(got, []place{{2, 7}, again}) || x.of("o-300") != nil {
-		t.Errorf("%v, and of one that is not there %v", got, x.of("o-300"))
+	if got := x.places("o-7"); !slices.Equal(got, []place{{2, 7}, again}) || x.places("o-300") != nil {
+		t.Errorf("%v, and of one that is not there %v", got, x.places("o-300"))
 	}
 	if got := x.all(); len(got) != 301 || !slices.IsSortedFunc(got, func(a, b place) int { return int(a.pack)*1000 + int(a.eighth) - int(b.pack)*1000 - int(b.eighth) }) {
 		t.Errorf("%d places: %v", len(got), got)
 	}
-	if x.remove("o-8", again) || !x.remove("o-7", place{2, 7}) || x.remove("o-7", place{2, 7}) || !slices.Equal(x.of("o-7"), []place{again}) {
-		t.Errorf("without one place: %v", x.of("o-7"))
+	if x.remove("o-8", again) || !x.remove("o-7", place{2, 7}) || x.remove("o-7", place{2, 7}) || !slices.Equal(x.places("o-7"), []place{again}) {
+		t.Errorf("without one place: %v", x.places("o-7"))
 	}
 	x.removePack(4)
 	x.removePack(2)
-	if x.of("o-7") != nil || x.of("o-1") != nil || len(x.of("o-3")) != 1 || len(x.all()) != 200 || len(x.more) != 0 {
+	if x.places("o-7") != nil || x.places("o-1") != nil || len(x.places("o-3")) != 1 || len(x.all()) != 200 || len(x.more) != 0 {
 		t.Errorf("without two packs: %d places", len(x.all()))
 	}
 }
@@ -43,7 +43,7 @@ func TestDigestsThatBeginAlike(t *testing.T) {
 		}
 	}
 	p := s.packsOf("runs/r")
-	both := append(p.index.of("one"), p.index.of("other")...)
+	both := append(p.index.places("one"), p.index.places("other")...)
 	p.index.set(digestOf("one"), slices.Clone(both))
 	p.index.set(digestOf("other"), []place{both[1], both[0]})
 	for _, name := range []string{"one", "other"} {

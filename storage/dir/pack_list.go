@@ -48,9 +48,9 @@ func (p *packs) describe(folder string, places []place, infos []storage.Info) ([
 	}
 	defer file.Close()
 	for _, at := range places {
-		r, err := readRecord(file, at.at())
+		r, err := readRecord(file, at.offset())
 		if err != nil {
-			return nil, fmt.Errorf("pack %s at %d: %w", each.name, at.at(), err)
+			return nil, fmt.Errorf("pack %s at %d: %w", each.name, at.offset(), err)
 		}
 		infos = append(infos, storage.Info{Key: path.Join(folder, r.name), Size: r.size, Modified: r.modified})
 	}

@@ -21,7 +21,7 @@ func (p *packs) noteAll(name string) error {
 		return err
 	}
 	places := map[*pack][]int64{}
-	for _, at := range p.index.of(name) {
+	for _, at := range p.index.places(name) {
 		found, err := p.openAt(name, at)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -31,7 +31,7 @@ func (p *packs) noteAll(name string) error {
 		}
 		found.Close()
 		each := p.numbered[at.pack]
-		places[each] = append(places[each], at.at())
+		places[each] = append(places[each], at.offset())
 	}
 	for each, at := range places {
 		if err := errors.Join(p.note(each, at), p.readGone(each)); err != nil {

@@ -89,7 +89,7 @@ func (s *Store) PutPacked(ctx context.Context, key string, data []byte) error {
 // holds says whether this process put the object lately, and it is still there.
 func (p *packs) holds(name string, data []byte) (bool, error) {
 	p.mu.Lock()
-	own := slices.ContainsFunc(p.index.of(name), func(at place) bool { return p.numbered[at.pack].own })
+	own := slices.ContainsFunc(p.index.places(name), func(at place) bool { return p.numbered[at.pack].own })
 	p.mu.Unlock()
 	if !own {
 		return false, nil

@@ -132,12 +132,12 @@ func (p *packs) find(name string) (object, error) {
 
 // open opens the newest object of a name, and fails with fs.ErrNotExist where there is none, or another process has deleted it.
 func (p *packs) open(name string) (newest object, err error) {
-	for _, at := range p.index.of(name) {
+	for _, at := range p.index.places(name) {
 		if err := p.readGone(p.numbered[at.pack]); err != nil {
 			return object{}, err
 		}
 	}
-	for _, at := range p.index.of(name) {
+	for _, at := range p.index.places(name) {
 		found, err := p.openAt(name, at)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -166,10 +166,10 @@ func (p *packs) openAt(name string, at place) (object, error) {
 	if err != nil {
 		return object{}, err
 	}
-	r, err := readRecord(file, at.at())
+	r, err := readRecord(file, at.offset())
 	switch {
 	case err != nil:
-		err = fmt.Errorf("pack %s at %d: %w", each.name, at.at(), err)
+		err = fmt.Errorf("pack %s at %d: %w", each.name, at.offset(), err)
 	case r.name != name:
 		err = fs.ErrNotExist
 	}
@@ -295,7 +295,7 @@ func (p *packs) readGone(each *pack) error {
 	if err != nil || info.Size() <= each.gone {
 		return err
 	}
-	places, err := gone(file, each.gone, info.Size())
+	places, err := deletedPlaces(file, each.gone, info.Size())
 	if err != nil || len(places) == 0 {
 		return err
 	}

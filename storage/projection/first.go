@@ -33,8 +33,8 @@ func (f *firsts) put(key string) {
 	}
 }
 
-// of is where to begin a scan, and the moment of the question.
-func (f *firsts) of(prefix string) (first string, at uint64) {
+// start is where to begin a scan, and the moment of the question.
+func (f *firsts) start(prefix string) (first string, at uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if first, ok := f.keys[prefix]; ok {
@@ -43,8 +43,8 @@ func (f *firsts) of(prefix string) (first string, at uint64) {
 	return prefix, f.puts
 }
 
-// found remembers the first key that a scan found since a moment, unless something was put since then.
-func (f *firsts) found(prefix, first string, at uint64) {
+// remember remembers the first key that a scan found since a moment, unless something was put since then.
+func (f *firsts) remember(prefix, first string, at uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, known := f.keys[prefix]; at != f.puts || f.open > 0 || !known && len(f.keys) == maxFirsts {

@@ -97,14 +97,14 @@ func TestScanPassesNothingTwice(t *testing.T) {
 		change(uint64(101+i), func(tx *Tx) error { return tx.Delete(fmt.Sprintf("due/%03d", i)) })
 		want := fmt.Sprintf("due/%03d", i+1)
 		if i == 99 {
-			want = string(after("due/"))
+			want = string(endOfPrefix("due/"))
 		}
-		if from, _ := db.firsts.of("due/"); from != want {
+		if from, _ := db.firsts.start("due/"); from != want {
 			t.Fatalf("%d are over, and a scan begins at %s", i+1, from)
 		}
 	}
 	change(300, func(tx *Tx) error { return Put(tx, "due/050", 50) })
-	if from, _ := db.firsts.of("due/"); from != "due/050" {
+	if from, _ := db.firsts.start("due/"); from != "due/050" {
 		t.Errorf("a scan begins at %s, behind what was written", from)
 	}
 }

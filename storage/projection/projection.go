@@ -256,8 +256,8 @@ func Scan[T any](v View, prefix string) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
 		firsts := &v.state().firsts
-		from, at := firsts.of(prefix)
-		end := after(prefix)
+		from, at := firsts.start(prefix)
+		end := endOfPrefix(prefix)
 		it, err := v.reader().NewIter(&pebble.IterOptions{LowerBound: []byte(from), UpperBound: end})
 		if err != nil {
 			yield(none, fmt.Errorf("scan %s: %w", prefix, err))
@@ -270,7 +270,7 @@ func Scan[T any](v View, prefix string) iter.Seq2[T, error] {
 			end = it.Key()
 		}
 		if it.Error() == nil {
-			firsts.found(prefix, string(end), at)
+			firsts.remember(prefix, string(end), at)
 		}
 		for ; ok; ok = it.SeekGE(behind) { // Next would pass all values that the key ever had, and a rollout has one for each turn
 			behind = append(append(behind[:0], it.Key()...), 0)
@@ -289,8 +289,8 @@ func Scan[T any](v View, prefix string) iter.Seq2[T, error] {
 	}
 }
 
-// after is the first key behind all that begin with prefix. Prefixes end in a printable character.
-func after(prefix string) []byte {
+// endOfPrefix is the first key behind all that begin with prefix. Prefixes end in a printable character.
+func endOfPrefix(prefix string) []byte {
 	end := []byte(prefix)
 	end[len(end)-1]++
 	return end

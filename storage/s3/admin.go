@@ -137,15 +137,15 @@ func (a *Admin) setUser(ctx context.Context, u User, known bool) error {
 	return err
 }
 
-// of is the configuration with a user's keys. Files hold those of the root user.
-func (c Config) of(u User) Config {
+// forUser is the configuration with a user's keys. Files hold those of the root user.
+func (c Config) forUser(u User) Config {
 	c.AccessKey, c.SecretKey, c.SessionToken, c.KeysInFiles = u.User, u.Secret, "", false
 	return c
 }
 
 // try does as a user what it may do, and what only those may who may write everywhere.
 func (a *Admin) try(ctx context.Context, u User) error {
-	s, err := connect(a.config.of(u))
+	s, err := connect(a.config.forUser(u))
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (o *object) ReadAt(p []byte, offset int64) (n int, err error) {
 		if failed++; got > 0 {
 			failed = 1
 		}
-		if err != nil && (tryAgain.Spent(failed) || !repeatable(err) || storage.IsUnusable(err) || errors.Is(err, storage.ErrConflict)) {
+		if err != nil && (tryAgain.GivesUp(failed) || !repeatable(err) || storage.IsUnusable(err) || errors.Is(err, storage.ErrConflict)) {
 			return n, o.store.failed(o.ctx, "read", o.key, kind(o.ctx, err))
 		}
 	}

@@ -20,7 +20,7 @@ func TestUsersOwnKeys(t *testing.T) {
 	}
 	var u User
 	u.User, u.Secret = "u", "s"
-	if got, err := newCredentials(c.of(u)).GetWithContext(nil); err != nil || got.AccessKeyID != "u" || got.SecretAccessKey != "s" {
+	if got, err := newCredentials(c.forUser(u)).GetWithContext(nil); err != nil || got.AccessKeyID != "u" || got.SecretAccessKey != "s" {
 		t.Errorf("keys of %q, %v", got.AccessKeyID, err)
 	}
 }

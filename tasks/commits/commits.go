@@ -222,7 +222,7 @@ func (im *importer) all(ctx context.Context, list []commit) error {
 	var open [][]commit
 	place := map[string]int{} // of a pull request's merge in open
 	for _, c := range list {
-		if im.done(c) {
+		if im.isDecided(c) {
 			if task := im.state.Commits[c.id].Task; task != "" && im.there(task) {
 				im.made++
 			}
@@ -248,7 +248,7 @@ func (im *importer) all(ctx context.Context, list []commit) error {
 		workers.Go(func() {
 			for some := take(); len(some) > 0; some = take() {
 				for _, c := range some {
-					if im.over(ctx) {
+					if im.stopped(ctx) {
 						return
 					}
 					im.one(ctx, c)
@@ -262,8 +262,8 @@ func (im *importer) all(ctx context.Context, list []commit) error {
 	return errors.Join(im.broken, im.save(), context.Cause(ctx))
 }
 
-// over reports whether no commit more is worked on.
-func (im *importer) over(ctx context.Context) bool {
+// stopped reports whether no commit more is worked on.
+func (im *importer) stopped(ctx context.Context) bool {
 	im.mu.Lock()
 	defer im.mu.Unlock()
 	return ctx.Err() != nil || im.broken != nil || im.enough()
@@ -276,9 +276,9 @@ func (im *importer) ofTask(c commit) (task string) {
 	return im.state.Commits[c.within].Task
 }
 
-// done reports whether there is nothing more to find out about a commit: with more time, one that took too long may be a task, and so may one whose modules, or Go, this machine
+// isDecided reports whether there is nothing more to find out about a commit: with more time, one that took too long may be a task, and so may one whose modules, or Go, this machine
 // did not have.
-func (im *importer) done(c commit) bool {
+func (im *importer) isDecided(c commit) bool {
 	outcome, there := im.state.Commits[c.id]
 	switch outcome.Reason {
 	case Slow:

@@ -665,7 +665,7 @@ func TestDone(t *testing.T) {
 		"slow modules":     {Outcome{Reason: SlowModules}, true},
 	} {
 		im := &importer{Options: Options{Timeout: time.Minute}, state: state{Commits: map[string]Outcome{"a": c.outcome}}, failed: []string{"a"}}
-		if im.done(commit{id: "a"}) != c.want || im.done(commit{id: "b"}) {
+		if im.isDecided(commit{id: "a"}) != c.want || im.isDecided(commit{id: "b"}) {
 			t.Error(name)
 		}
 		if r := im.report([]commit{{id: "a"}, {id: "b"}}); r.Left != 1 || len(r.Dropped) > 0 || len(r.Tasks) > 0 {
@@ -702,7 +702,7 @@ func TestState(t *testing.T) {
 	im := importer{Options: Options{Timeout: time.Minute}, state: state{Commits: map[string]Outcome{
 		"slow": {Reason: Slow, Limit: 60}, "slower": {Reason: Slow, Limit: 59}, "other": {Reason: Flaky},
 	}}}
-	if !im.done(commit{id: "slow"}) || im.done(commit{id: "slower"}) || !im.done(commit{id: "other"}) || im.done(commit{id: "new"}) {
+	if !im.isDecided(commit{id: "slow"}) || im.isDecided(commit{id: "slower"}) || !im.isDecided(commit{id: "other"}) || im.isDecided(commit{id: "new"}) {
 		t.Error("what took too long is tried again with more time, and nothing else is")
 	}
 }

@@ -281,7 +281,7 @@ func (im *importer) write(ctx context.Context, row swebench.Instance, folder str
 func (im *importer) ofError(reason string, err error) (Outcome, error) {
 	var path *fs.PathError
 	var link *os.LinkError
-	switch class := fault.Of(err); {
+	switch class := fault.ClassOf(err); {
 	case errors.Is(err, sandbox.ErrPackages):
 		return dropped(Unpackable, err), nil
 	case errors.Is(err, context.Canceled), errors.Is(err, tasks.ErrModules):

@@ -30,12 +30,12 @@ import (
 
 // Reasons of a commit whose modules of Go are not to be had.
 const (
-	NoModule    = "no go.mod"
-	Unfetched   = "modules that it needs cannot be fetched"
-	NewerGo     = "needs a newer Go"
-	Outside     = "go.mod leads out of the repository"
-	HugeModule  = "needs modules of more than 2 GiB"
-	SlowModules = "needs modules that take more than 10 minutes to fetch"
+	NoModule         = "no go.mod"
+	Unfetched        = "modules that it needs cannot be fetched"
+	NewerGo          = "needs a newer Go"
+	LeavesRepository = "go.mod leads out of the repository"
+	HugeModule       = "needs modules of more than 2 GiB"
+	SlowModules      = "needs modules that take more than 10 minutes to fetch"
 )
 
 // Bounds of fetching modules.
@@ -200,7 +200,7 @@ func (f *fetcher) download(ctx context.Context, work, cache, top, module string)
 		return moduleSet{reason: Unfetched, because: f.plain(said, work)}, nil
 	}
 	if outside, err := leadsOut(out, module); err != nil || outside != "" {
-		return moduleSet{reason: Outside, because: outside}, err
+		return moduleSet{reason: LeavesRepository, because: outside}, err
 	}
 	refuse, err := f.refusePrivate()
 	if err != nil {
@@ -323,15 +323,15 @@ var capital = regexp.MustCompile(`![a-z]`)
 // passed are the variables of this process that fetching needs.
 var passed = []string{"PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 
-// asked are the settings of the user's go command that fetching heeds.
-var asked = []string{"GOROOT", "GOPROXY", "GONOPROXY", "GONOSUMDB", "GOSUMDB", "GOMODCACHE"}
+// goSettings are the settings of the user's go command that fetching heeds.
+var goSettings = []string{"GOROOT", "GOPROXY", "GONOPROXY", "GONOSUMDB", "GOSUMDB", "GOMODCACHE"}
 
 // ask asks the go command for the user's settings, once. It may be a version manager's, which needs the user's environment; what fetches is the one that GOROOT has.
 func (f *fetcher) ask(ctx context.Context) error {
 	if f.user != nil {
 		return nil
 	}
-	command := exec.CommandContext(ctx, "go", append([]string{"env", "-json"}, asked...)...)
+	command := exec.CommandContext(ctx, "go", append([]string{"env", "-json"}, goSettings...)...)
 	command.Dir = "/" // no go.mod that asks for another version
 	command.Env = append(os.Environ(), "GOTOOLCHAIN=local", "GOWORK=off")
 	out, err := command.Output()
@@ -508,8 +508,8 @@ func writeFiles(top string, files map[string][]byte) error {
 	return nil
 }
 
-// kept are the endings of a module proxy's files.
-var kept = []string{".info", ".mod", ".zip", ".ziphash"}
+// proxyEndings are the endings of a module proxy's files.
+var proxyEndings = []string{".info", ".mod", ".zip", ".ziphash"}
 
 // keep moves what was fetched into folders that others read: the set's own, and that of all sets.
 func keep(from, set, all string) (found bool, err error) {
@@ -517,7 +517,7 @@ func keep(from, set, all string) (found bool, err error) {
 		if errors.Is(err, fs.ErrNotExist) && name == from {
 			return nil // nothing was needed
 		}
-		if err != nil || entry.IsDir() || !slices.Contains(kept, filepath.Ext(name)) {
+		if err != nil || entry.IsDir() || !slices.Contains(proxyEndings, filepath.Ext(name)) {
 			return err
 		}
 		inside, err := filepath.Rel(from, name)

@@ -103,7 +103,7 @@ func TestFetch(t *testing.T) {
 	set, err := f.get(t.Context(), "one", sides, ".")
 	var want []string
 	for _, version := range []string{"v1.0.0", "v1.1.0"} {
-		for _, ending := range kept {
+		for _, ending := range proxyEndings {
 			want = append(want, "example.test/pad/@v/"+version+ending)
 		}
 	}
@@ -154,8 +154,8 @@ func TestFetchRefuses(t *testing.T) {
 	}{
 		"nothing":                   {files: mod("")},
 		"a folder of it":            {files: inside, n: 4},
-		"a folder beside it":        {files: mod("require a.test/a v0.0.0\nreplace a.test/a => ../a\n"), reason: Outside, said: "../a"},
-		"a folder of this machine":  {files: mod("require a.test/a v0.0.0\nreplace a.test/a => /etc\n"), reason: Outside, said: "/etc"},
+		"a folder beside it":        {files: mod("require a.test/a v0.0.0\nreplace a.test/a => ../a\n"), reason: LeavesRepository, said: "../a"},
+		"a folder of this machine":  {files: mod("require a.test/a v0.0.0\nreplace a.test/a => /etc\n"), reason: LeavesRepository, said: "/etc"},
 		"another toolchain":         {files: mod("toolchain go1.99.0\nrequire example.test/pad v1.0.0\n"), n: 4},
 		"a newer Go":                {files: map[string][]byte{"go.mod": []byte("module a.test/a\n\ngo 1.99\n")}, reason: NewerGo, said: "1.99"},
 		"no go.mod":                 {files: mod("nonsense\n"), reason: Unfetched, said: "nonsense"},

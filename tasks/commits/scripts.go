@@ -42,7 +42,7 @@ func splitScripts(changes []change) (p parts, reason string) {
 		switch {
 		case swebench.ScriptTest(c.name):
 			p.tests = append(p.tests, c.name)
-			if isScript(c.name) && !noTests.MatchString(c.name) && !c.gone() {
+			if isScript(c.name) && !noTests.MatchString(c.name) && !c.isDeletion() {
 				p.runnable = append(p.runnable, c.name)
 			}
 			continue

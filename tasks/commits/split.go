@@ -44,7 +44,7 @@ type change struct {
 	added, deleted int
 }
 
-func (c change) gone() bool { return c.after == "000000" }
+func (c change) isDeletion() bool { return c.after == "000000" }
 
 // parts are a commit's files, and in which language its tests are.
 type parts struct {
@@ -118,7 +118,7 @@ func split(changes []change) (p parts, reason string) {
 		case k < kindGoTest:
 			p.code = append(p.code, c.name)
 			continue
-		case k != kindFixture && !c.gone():
+		case k != kindFixture && !c.isDeletion():
 			p.runnable = append(p.runnable, c.name)
 		}
 		p.tests = append(p.tests, c.name)

@@ -36,8 +36,8 @@ func (c *Command) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*string)(c))
 }
 
-// over is a spec with another one below it, which says what it leaves open.
-func (s Spec) over(below Spec) Spec {
+// merge is a spec with another one below it, which says what it leaves open.
+func (s Spec) merge(below Spec) Spec {
 	s.TestCommand = cmp.Or(s.TestCommand, below.TestCommand)
 	s.LogParser = cmp.Or(s.LogParser, below.LogParser)
 	s.Image = cmp.Or(s.Image, below.Image)
@@ -78,7 +78,7 @@ func (s Specs) Else(spec Spec) Specs {
 	if versions == nil {
 		versions = map[string]Spec{}
 	}
-	versions[anything] = versions[anything].over(spec)
+	versions[anything] = versions[anything].merge(spec)
 	if all == nil {
 		all = Specs{}
 	}
@@ -86,11 +86,11 @@ func (s Specs) Else(spec Spec) Specs {
 	return all
 }
 
-// of is what the table says of a version of a repository.
-func (s Specs) of(repo, version string) Spec {
+// spec is what the table says of a version of a repository.
+func (s Specs) spec(repo, version string) Spec {
 	var spec Spec
 	for _, versions := range []map[string]Spec{s[repo], s[anything]} {
-		spec = spec.over(versions[version]).over(versions[anything])
+		spec = spec.merge(versions[version]).merge(versions[anything])
 	}
 	return spec
 }
@@ -101,7 +101,7 @@ func (s Specs) of(repo, version string) Spec {
 //go:embed published.json
 var publishedSpecs []byte
 
-var known = sync.OnceValue(func() (specs Specs) {
+var specTable = sync.OnceValue(func() (specs Specs) {
 	if err := json.Unmarshal(publishedSpecs, &specs); err != nil {
 		panic(err) // a test reads it
 	}
@@ -112,9 +112,9 @@ var known = sync.OnceValue(func() (specs Specs) {
 // SWE-bench's own specifications. A command of a table gets the files of the instance's own tests
 // as its arguments, as in the harness of SWE-bench; one of the row is taken as it is.
 func (i Instance) Complete(specs Specs) Instance {
-	spec := specs.of(i.Repo, i.Version)
+	spec := specs.spec(i.Repo, i.Version)
 	if i.TestCommand == "" && i.EvalScript == "" && i.LogParser == "" && spec.TestCommand == "" && spec.LogParser == "" {
-		spec = spec.over(known().of(i.Repo, i.Version))
+		spec = spec.merge(specTable().spec(i.Repo, i.Version))
 	}
 	if i.TestCommand == "" && i.EvalScript == "" && spec.TestCommand != "" {
 		i.TestCommand = strings.Join(append([]string{string(spec.TestCommand)}, i.testFiles()...), " ")

@@ -27,8 +27,8 @@ type service struct {
 // ours begins the variables that Terminal-Bench sets: names of its images and containers, and where its logs are.
 const ours = "${T_BENCH_"
 
-// without are what a service may have that changes nothing of what its task measures here.
-var without = []string{"container_name", "expose", "ports", "tty", "stdin_open", "init", "restart", "labels"}
+// ignoredKeys are what a service may have that changes nothing of what its task measures here.
+var ignoredKeys = []string{"container_name", "expose", "ports", "tty", "stdin_open", "init", "restart", "labels"}
 
 // readCompose reads docker-compose.yaml: one service, with nothing that a sandbox does not have.
 func readCompose(source fs.FS) (*service, error) {
@@ -66,7 +66,7 @@ func readCompose(source fs.FS) (*service, error) {
 }
 
 func (s *service) take(key string, value any) error {
-	if slices.Contains(without, key) {
+	if slices.Contains(ignoredKeys, key) {
 		return nil
 	}
 	switch key {

@@ -208,7 +208,7 @@ func TestInitKeepsWhatExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range made {
-		if m.Outcome != string(auth.Kept) {
+		if m.Outcome != string(auth.OutcomeKept) {
 			t.Errorf("%s was %s by a second init", m.Name, m.Outcome)
 		}
 	}

@@ -284,7 +284,7 @@ func TestStoreKeysChange(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	for _, u := range told.Users {
-		if (u.Outcome == string(auth.Made)) != (u.Name == "generator") {
+		if (u.Outcome == string(auth.OutcomeMade)) != (u.Name == "generator") {
 			t.Errorf("%s: %s", u.Name, u.Outcome)
 		}
 	}

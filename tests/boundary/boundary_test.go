@@ -1,8 +1,6 @@
 // Package boundary holds the packages to the direction in which imports may point:
 //
 //	cmd → cli → {bench, replay} → {services, demo} → {pipeline, gc} → {tasks, evaluation, …} → {sandbox, books, …} → events → storage
-//
-// and to a size that a reader can take in.
 package boundary
 
 import (
@@ -48,9 +46,7 @@ var exceptions = map[string][]string{
 
 // goPackage is what `go list -json` says of a package.
 type goPackage struct {
-	Dir, ImportPath                    string
-	GoFiles, CgoFiles, IgnoredGoFiles  []string
-	TestGoFiles, XTestGoFiles          []string
+	ImportPath                         string
 	Imports, TestImports, XTestImports []string
 }
 
@@ -146,6 +142,47 @@ func TestTheRuleForTestsRefuses(t *testing.T) {
 	}
 }
 
+// libraries are the folders that another program can use without the plane, and basis what they stand on.
+var libraries, basis = []string{"sandbox", "weights", "index"}, []string{"storage", "retry", "redact"}
+
+// bound are packages of the libraries that still import something of the plane: the run's configuration and payloads of events, or the client of
+// inference servers.
+var bound = []string{
+	"index/embed", "index/update", "sandbox/egress", "sandbox/fault", "sandbox/tools", "sandbox/toolserver", "sandbox/verifier", "sandbox/verifier/grade",
+}
+
+func TestLibrariesStandAlone(t *testing.T) {
+	found := map[string]bool{}
+	for _, p := range packages(t) {
+		from := strings.TrimPrefix(p.ImportPath, module)
+		for _, imported := range p.Imports {
+			to, ours := strings.CutPrefix(imported, module)
+			if !ours || standsAlone(from, to) {
+				continue
+			}
+			if found[from] = true; !slices.Contains(bound, from) {
+				t.Errorf("%s imports %s", from, to)
+			}
+		}
+	}
+	for _, from := range bound {
+		if !found[from] {
+			t.Errorf("%s stands alone: take it from the list", from)
+		}
+	}
+}
+
+// standsAlone says whether an import leaves a package free of the plane: what a library stands on imports nothing else of ours, either.
+func standsAlone(from, to string) bool {
+	switch {
+	case slices.Contains(libraries, top(from)):
+		return slices.Contains(libraries, top(to)) || slices.Contains(basis, top(to))
+	case slices.Contains(basis, top(from)):
+		return slices.Contains(basis, top(to))
+	}
+	return true
+}
+
 // TestProductHasNoBenchmarks keeps benchmarks and simulators out of the programs that users install, and rondo-bench out of releases and images. What rondo-bench
 // imports shows that they are found.
 func TestProductHasNoBenchmarks(t *testing.T) {
@@ -211,6 +248,11 @@ func TestTheRuleRefuses(t *testing.T) {
 			t.Errorf("%s may import %s", pair[0], pair[1])
 		}
 	}
+	for _, pair := range [][2]string{{"weights/fetch", "events"}, {"sandbox", "pipeline"}, {"index/merkle", "inference"}, {"redact", "schemas"}, {"storage/s3", "slots"}} {
+		if standsAlone(pair[0], pair[1]) {
+			t.Errorf("%s may import %s", pair[0], pair[1])
+		}
+	}
 	for _, pair := range [][2]string{
 		{"cmd/rondo", "services/scorer"}, {"services/scorer", "sandbox/verifier"}, {"services/scorer", "pipeline"},
 		{"services/scorer", "services/scorer/internal/x"}, {"tasks", "sandbox"}, {"cli/audit", "audit"}, {"tests/e2e", "sandbox"},
@@ -232,7 +274,7 @@ func packages(t *testing.T) []goPackage {
 
 // listed asks the go command once.
 var listed = sync.OnceValues(func() (list []goPackage, err error) {
-	const fields = "Dir,ImportPath,GoFiles,CgoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports"
+	const fields = "ImportPath,Imports,TestImports,XTestImports"
 	out, err := exec.Command("go", "list", "-json="+fields, module+"...").Output()
 	if err != nil {
 		if failed, ok := errors.AsType[*exec.ExitError](err); ok {

@@ -56,7 +56,7 @@ func (r *run) spoken() {
 	servers := []presence.Server{}
 	for n := range 6 {
 		url, version := fmt.Sprintf("http://10.0.0.%d:8000", n+1), int64(12)
-		state := []string{presence.Asked, presence.Asked, presence.Asked, presence.Asked, presence.Rests, presence.Open}[n]
+		state := []string{presence.Active, presence.Active, presence.Active, presence.Active, presence.Rests, presence.Open}[n]
 		servers = append(servers, presence.Server{URL: url, State: state, Engine: "vllm", InFlight: 20 - 3*n, Allowed: 32, Used: time.Now(), Failures: 5 * (n / 5)})
 		put(events.WeightsActivatedType, fmt.Sprintf("a%d", n), events.WeightsActivated{Version: version - int64(n/3), Replica: url, Lost: n == 5})
 	}

@@ -265,7 +265,7 @@ func (s *scribe) checkTurns(r *events.Rollout, commands int) {
 		for _, n := range lines[max(0, len(lines)-2):] {
 			want += fmt.Sprintln(n)
 		}
-		if results := r.Tools.Of(i).Results; len(results) != 1 || !strings.HasPrefix(results[0].Content, want) {
+		if results := r.Tools.Answer(i).Results; len(results) != 1 || !strings.HasPrefix(results[0].Content, want) {
 			s.t.Errorf("%s: the command of turn %d answered %+v, want %q", r.ID, i, results, want)
 		}
 	}

@@ -148,7 +148,7 @@ func noTexts(t *testing.T, c *collector.Collector, log *eventlog.Log, r *events.
 		for _, call := range turn.ToolCalls {
 			texts = append(texts, call.Arguments)
 		}
-		for _, result := range r.Tools.Of(turn.Turn).Results {
+		for _, result := range r.Tools.Answer(turn.Turn).Results {
 			texts = append(texts, result.Content)
 		}
 	}

@@ -71,7 +71,7 @@ func zombie(t *testing.T, seed uint64) {
 		opened <- mill.OpenWith(t.Context(), log, run, zombieSteps, func(cfg *runfile.RunConfig) { cfg.Staleness.Max = 2 })
 	}()
 	select {
-	case <-z.line.Held():
+	case <-z.line.Began():
 	case <-time.After(2 * time.Hour):
 		t.Fatalf("it never came to %+v", at)
 	}

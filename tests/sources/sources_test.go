@@ -37,8 +37,15 @@ func TestSources(t *testing.T) {
 			return err
 		}
 		checked++
-		for _, problem := range append(longLines(string(text)), undocumented(t, text)...) {
+		file, files := parse(t, text)
+		for _, problem := range append(longLines(string(text)), undocumented(files, file)...) {
 			t.Errorf("%s:%s", path, problem)
+		}
+		relative, _ := filepath.Rel("../..", path)
+		for _, name := range unsearchable(file) {
+			if !slices.ContainsFunc(unrenamed, func(p string) bool { return strings.HasPrefix(relative+" "+name, p) }) {
+				t.Errorf("%s: %s is a preposition or a participle: take a noun or a verb of the field, which can be searched for", path, name)
+			}
 		}
 		return nil
 	})
@@ -62,14 +69,58 @@ func longLines(text string) (problems []string) {
 	return problems
 }
 
-// undocumented lists the exported functions, types and single values without a comment.
-func undocumented(t *testing.T, text []byte) (problems []string) {
+// parse reads a file.
+func parse(t *testing.T, text []byte) (*ast.File, *token.FileSet) {
 	t.Helper()
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, "", text, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return file, files
+}
+
+// bare are words that say nothing alone, as the name of a function, a method, a type, a package's variable or constant. Parameters, fields and
+// variables within functions may have such names.
+var bare = strings.Fields(`of at in on by to from for with within without before after above below behind beside between among around about along across
+	against into inside outside over past per since through till toward under until up upon via off out near beneath beyond
+	known said held told asked given taken made seen gone found kept lost meant moved rested shown sent stood spent left done wanted`)
+
+// unrenamed are folders, or single names in a file, that have such names still.
+var unrenamed = []string{
+	"bench/", "events/eventlog/", "services/gateway/", "tests/",
+	"events/natstest/line.go Left", "events/rollout.go Over", "events/topology/topology.go For", "events/workspace.go Left", "events/workspace.go Taken",
+	"index/words/words.go Of", "inference/chat.go Done", "inference/fleet/fleet.go Done",
+}
+
+// unsearchable lists what a file declares by such names.
+func unsearchable(file *ast.File) (names []string) {
+	var declared []*ast.Ident
+	for _, d := range file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			declared = append(declared, d.Name)
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					declared = append(declared, spec.Name)
+				case *ast.ValueSpec:
+					declared = append(declared, spec.Names...)
+				}
+			}
+		}
+	}
+	for _, id := range declared {
+		if slices.Contains(bare, strings.ToLower(id.Name)) {
+			names = append(names, id.Name)
+		}
+	}
+	return names
+}
+
+// undocumented lists the exported functions, types and single values without a comment.
+func undocumented(files *token.FileSet, file *ast.File) (problems []string) {
 	check := func(name *ast.Ident, docs ...*ast.CommentGroup) {
 		if name.IsExported() && !slices.ContainsFunc(docs, func(d *ast.CommentGroup) bool { return d != nil }) {
 			problems = append(problems, fmt.Sprintf("%d: say in a comment what %s is", files.Position(name.Pos()).Line, name.Name))
@@ -127,9 +178,11 @@ func TestTheRulesFind(t *testing.T) {
 		"value":               {"package p\n\nvar V = 1\n", 1},
 		"long line":           {"package p\n\n// " + strings.Repeat("ä", columns-2) + "\n", 1},
 		"line":                {"package p\n\n// " + strings.Repeat("ä", columns-3) + "\n", 0},
+		"bare names":          {"package p\n\nvar held, size int\n\ntype kept struct{ known int }\n\nfunc (k kept) of() int { at := 1; return at }\n\nconst gone = 1\n", 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := append(longLines(c.text), undocumented(t, []byte(c.text))...); len(got) != c.want {
+			file, files := parse(t, []byte(c.text))
+			if got := slices.Concat(longLines(c.text), undocumented(files, file), unsearchable(file)); len(got) != c.want {
 				t.Errorf("found %q, want %d problems", got, c.want)
 			}
 		})

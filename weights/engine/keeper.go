@@ -146,7 +146,7 @@ func (k *Keeper) Bring(ctx context.Context, v Version) error {
 		if ctx.Err() != nil || errors.Is(err, errKept) {
 			return err
 		}
-		return errors.Join(err, k.lost(ctx, v))
+		return errors.Join(err, k.noteLost(ctx, v))
 	}
 	if k.tells(v) {
 		return nil
@@ -170,8 +170,8 @@ func (k *Keeper) tell(ctx context.Context, s State) error {
 	return nil
 }
 
-// lost tells that nobody knows what the engine serves. What was told before this process began is not known: it is told, too.
-func (k *Keeper) lost(ctx context.Context, v Version) error {
+// noteLost tells that nobody knows what the engine serves. What was told before this process began is not known: it is told, too.
+func (k *Keeper) noteLost(ctx context.Context, v Version) error {
 	switch {
 	case k.told == nil:
 		return k.tell(ctx, State{Version: v, Lost: true})
@@ -190,7 +190,7 @@ func (k *Keeper) bring(ctx context.Context, v Version) (took time.Duration, err 
 		return 0, nil
 	}
 	if k.told != nil && !k.told.Lost && label != k.told.Version.Label() { // it was started again, or somebody else has changed it
-		if err := k.lost(ctx, v); err != nil {
+		if err := k.noteLost(ctx, v); err != nil {
 			return 0, err
 		}
 	}

@@ -35,7 +35,7 @@ type adapterServer interface {
 	// unload unloads an adapter. One that is gone already is unloaded.
 	unload(ctx context.Context, name string) error
 	// held tells which adapters requests hold. It is nil where the server waits for these requests before it unloads one.
-	held(ctx context.Context) (func(name string) bool, error)
+	heldAdapters(ctx context.Context) (func(name string) bool, error)
 	// model is the name by which a turn asks for an adapter.
 	model(base, name string) string
 	// logprobs are those of each token but the first; NaN where it was not asked for.
@@ -185,7 +185,7 @@ func (e *LoRA) makeRoom(ctx context.Context) error {
 	if excess <= 0 {
 		return nil
 	}
-	held, err := e.server.held(ctx)
+	held, err := e.server.heldAdapters(ctx)
 	if err != nil {
 		return err
 	}

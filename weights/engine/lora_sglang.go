@@ -49,8 +49,8 @@ func (e sglangAdapters) update(ctx context.Context, path string, request any) er
 	return err
 }
 
-// held is nil: the server unloads an adapter when its requests have ended.
-func (e sglangAdapters) held(context.Context) (func(string) bool, error) { return nil, nil }
+// heldAdapters is nil: the server unloads an adapter when its requests have ended.
+func (e sglangAdapters) heldAdapters(context.Context) (func(string) bool, error) { return nil, nil }
 
 func (e sglangAdapters) model(base, name string) string { return base + ":" + name }
 

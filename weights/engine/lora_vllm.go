@@ -41,8 +41,8 @@ const (
 	waitingMetric  = "vllm:num_requests_waiting"
 )
 
-// held tells which adapters the server's requests hold. A server that has requests, and does not say of which adapters, holds all.
-func (e vllmAdapters) held(ctx context.Context) (func(name string) bool, error) {
+// heldAdapters tells which adapters the server's requests hold. A server that has requests, and does not say of which adapters, holds all.
+func (e vllmAdapters) heldAdapters(ctx context.Context) (func(name string) bool, error) {
 	var text []byte
 	if err := e.ask(ctx, controlTime, "/metrics", nil, &text); err != nil {
 		return nil, err

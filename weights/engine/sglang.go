@@ -28,8 +28,8 @@ func (e *SGLang) Label(ctx context.Context) (string, error) {
 	return info.Version, err
 }
 
-// done is the answer of routes that say by a field whether they did what they were asked.
-type done struct {
+// outcome is the answer of routes that say by a field whether they did what they were asked.
+type outcome struct {
 	Success bool   `json:"success"`
 	Message string `json:"message"`
 }
@@ -39,7 +39,7 @@ func (e *SGLang) must(ctx context.Context, path string, request any) error {
 	if path == "/update_weights_from_disk" {
 		within = loadTime
 	}
-	var answer done
+	var answer outcome
 	if err := e.ask(ctx, within, path, request, &answer); err != nil {
 		return err
 	}

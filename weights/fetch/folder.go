@@ -74,7 +74,7 @@ type Folder struct {
 	lock   *os.File
 	piece  int64 // what is read at once
 	least  int64 // bytes that tell a rate
-	near   []Near
+	near   []NearStore
 	wait   time.Duration // for what the near stores lack
 
 	changing sync.Mutex

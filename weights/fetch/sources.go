@@ -19,15 +19,15 @@ const (
 	lookNear = 2 * time.Second
 )
 
-// Near is a store that is nearer than the origin, such as one that `rondo weights mirror` fills.
-type Near struct {
+// NearStore is a store that is nearer than the origin, such as one that `rondo weights mirror` fills.
+type NearStore struct {
 	Name string // for messages
 	storage.Store
 }
 
-// From lets Fetch read files and deltas from the first of these stores that has them. What all of them lack, still after a wait that begins with the fetch, comes
+// ReadFrom lets Fetch read files and deltas from the first of these stores that has them. What all of them lack, still after a wait that begins with the fetch, comes
 // from the origin. So does what they give wrong: manifests are read from the origin alone, and nothing counts that has not the digest which they name.
-func (f *Folder) From(wait time.Duration, near ...Near) { f.wait, f.near = wait, near }
+func (f *Folder) ReadFrom(wait time.Duration, near ...NearStore) { f.wait, f.near = wait, near }
 
 func (f *Folder) sources(origin storage.Store) *sources {
 	return &sources{Store: origin, near: f.near, until: time.Now().Add(f.wait), away: make([]bool, len(f.near)), gave: map[string]int{}, refused: map[string]bool{}}
@@ -36,7 +36,7 @@ func (f *Folder) sources(origin storage.Store) *sources {
 // sources reads the objects of one version from the nearest store that has them, and counts the bytes.
 type sources struct {
 	storage.Store // the origin
-	near          []Near
+	near          []NearStore
 	until         time.Time // when nothing is waited for any more
 	read, lent    atomic.Int64
 
@@ -90,7 +90,7 @@ func (s *sources) nearest(ctx context.Context, key string, offset, length int64)
 	}
 }
 
-func readNear(ctx context.Context, n Near, key string, offset, length int64) ([]byte, error) {
+func readNear(ctx context.Context, n NearStore, key string, offset, length int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, nearTime)
 	defer cancel()
 	data, err := n.GetRange(ctx, key, offset, length)

@@ -72,7 +72,7 @@ func TestNear(t *testing.T) {
 			near := mirrored(t, origin, 1)
 			c.change(t, near)
 			f := open(t, at)
-			f.From(0, Near{Name: "london", Store: newStore(t)}, Near{Name: "tokyo", Store: near}) // the first is empty
+			f.ReadFrom(0, NearStore{Name: "london", Store: newStore(t)}, NearStore{Name: "tokyo", Store: near}) // the first is empty
 			origin.read = 0
 			v, err := f.Fetch(t.Context(), origin, 1, "", nil)
 			if err != nil {
@@ -109,7 +109,7 @@ func TestNearLiesAboutDeltas(t *testing.T) {
 	if _, err := f.Fetch(t.Context(), origin, 1, "", nil); err != nil {
 		t.Fatal(err)
 	}
-	f.From(0, Near{Name: "tokyo", Store: near})
+	f.ReadFrom(0, NearStore{Name: "tokyo", Store: near})
 	v, err := f.Fetch(t.Context(), origin, 2, "", nil)
 	if err != nil || v.Deltas != 1 || v.Whole != "" || !strings.Contains(v.Refused, "from-v") {
 		t.Errorf("%+v, %v", v, err)
@@ -125,7 +125,7 @@ func TestNearIsWaitedFor(t *testing.T) {
 	for _, comes := range []bool{true, false} {
 		f := open(t, t.TempDir())
 		synctest.Test(t, func(t *testing.T) {
-			f.From(time.Minute, Near{Name: "tokyo", Store: later})
+			f.ReadFrom(time.Minute, NearStore{Name: "tokyo", Store: later})
 			later.fail = func(n int) error {
 				if comes && n == 5 {
 					publish(t, later.Store, 1, model)
@@ -162,7 +162,7 @@ func TestNearGoesOnAfterAnEnd(t *testing.T) {
 	}
 	origin.fail = func(int) error { return errAway }
 	f := open(t, at)
-	f.From(0, Near{Name: "tokyo", Store: near})
+	f.ReadFrom(0, NearStore{Name: "tokyo", Store: near})
 	if _, err := f.Fetch(t.Context(), origin, 1, "", nil); !errors.Is(err, errAway) {
 		t.Fatalf("it was not interrupted: %v", err)
 	}

@@ -47,7 +47,7 @@ func (f *Folder) Fetch(ctx context.Context, s storage.Store, version int64, base
 }
 
 func (f *Folder) fetch(ctx context.Context, s storage.Store, version int64, base string, told Progress) (*Version, error) {
-	v, err := f.wanted(ctx, s, version)
+	v, err := f.readVersion(ctx, s, version)
 	if err != nil {
 		return nil, err
 	}
@@ -75,14 +75,14 @@ func (f *Folder) fetch(ctx context.Context, s storage.Store, version int64, base
 		f.measured(from.read.Load()-before, time.Since(began), storeRate)
 	}
 	v.Read, v.Near, v.Refused = from.read.Load(), from.lent.Load(), from.wrong
-	if err := f.beside(v, base); err != nil {
+	if err := f.copySettings(v, base); err != nil {
 		return nil, err
 	}
 	return v, f.publish(v)
 }
 
-// wanted is a version as its manifest says it is.
-func (f *Folder) wanted(ctx context.Context, s storage.Store, version int64) (*Version, error) {
+// readVersion is a version as its manifest says it is.
+func (f *Folder) readVersion(ctx context.Context, s storage.Store, version int64) (*Version, error) {
 	m, data, err := weights.ReadManifest(ctx, s, f.policy, version)
 	if err == nil {
 		err = weights.CheckWhole(ctx, s, f.policy, version)
@@ -317,8 +317,8 @@ const (
 	maxBesideSize = 256 << 20
 )
 
-// beside copies settings and tokenizer of the model into a version that has none of that name.
-func (f *Folder) beside(v *Version, base string) error {
+// copySettings copies settings and tokenizer of the model into a version that has none of that name.
+func (f *Folder) copySettings(v *Version, base string) error {
 	if base == "" {
 		return nil
 	}

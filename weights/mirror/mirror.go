@@ -143,16 +143,16 @@ func (m *Mirror) copy(ctx context.Context, ref storage.Ref, add func(int)) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	return m.To.PutReader(ctx, ref.Key, &told{from, add}, ref.Size)
+	return m.To.PutReader(ctx, ref.Key, &progress{from, add}, ref.Size)
 }
 
-// told tells of what is read.
-type told struct {
+// progress tells of what is read.
+type progress struct {
 	io.Reader
 	add func(int)
 }
 
-func (t *told) Read(p []byte) (int, error) {
+func (t *progress) Read(p []byte) (int, error) {
 	n, err := t.Reader.Read(p)
 	t.add(n)
 	return n, err

@@ -26,8 +26,8 @@ const (
 	piece  = 4 << 20  // bytes that are copied at once
 )
 
-// kept are the matrices that engines want as they are: embeddings, the head, and what chooses experts.
-var kept = regexp.MustCompile(`(^|\.)(embed[a-z_]*|wte|wpe|lm_head|router|gate)\.weight$`)
+// keptMatrices are the matrices that engines want as they are: embeddings, the head, and what chooses experts.
+var keptMatrices = regexp.MustCompile(`(^|\.)(embed[a-z_]*|wte|wpe|lm_head|router|gate)\.weight$`)
 
 // Quantised is what became of a tensor.
 type Quantised struct {
@@ -35,9 +35,9 @@ type Quantised struct {
 	Error
 }
 
-// Wanted reports whether a tensor is quantised: a bfloat16 matrix, or a stack of them, of a linear layer.
-func Wanted(t safetensors.Tensor) bool {
-	return t.Dtype == safetensors.BF16 && len(t.Shape) >= 2 && t.Size > 0 && strings.HasSuffix(t.Name, "weight") && !kept.MatchString(t.Name)
+// Quantises reports whether a tensor is quantised: a bfloat16 matrix, or a stack of them, of a linear layer.
+func Quantises(t safetensors.Tensor) bool {
+	return t.Dtype == safetensors.BF16 && len(t.Shape) >= 2 && t.Size > 0 && strings.HasSuffix(t.Name, "weight") && !keptMatrices.MatchString(t.Name)
 }
 
 // Folder quantises the checkpoint in a folder into another one, file by file, and copies what else is there, but for notes of its own. It holds a row and the scales of a
@@ -85,7 +85,7 @@ func (w *writer) file(out io.Writer, c *safetensors.Checkpoint, file *safetensor
 	scales := map[string][]byte{}
 	var tensors []safetensors.Streamed
 	for _, t := range file.Tensors {
-		if !Wanted(t) {
+		if !Quantises(t) {
 			tensors = append(tensors, safetensors.Streamed{Name: t.Name, Dtype: t.Dtype, Shape: t.Shape, WriteTo: func(out io.Writer) error { return w.copy(out, file, t) }})
 			continue
 		}

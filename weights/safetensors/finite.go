@@ -93,8 +93,8 @@ func (n NotFinite) String() string {
 // NewNumbers makes one for a file with a header.
 func NewNumbers(h *Header) *Numbers { return &Numbers{tensors: h.Tensors} }
 
-// Found lists the tensors of what was written so far that hold an element that is no number.
-func (n *Numbers) Found() []NotFinite { return n.found }
+// List lists the tensors of what was written so far that hold an element that is no number.
+func (n *Numbers) List() []NotFinite { return n.found }
 
 // Write takes the next bytes of the file.
 func (n *Numbers) Write(p []byte) (int, error) {

@@ -74,7 +74,7 @@ func search(t *testing.T, random *rand.Rand, tensors ...safetensors.Data) []safe
 		}
 		data = data[n:]
 	}
-	return numbers.Found()
+	return numbers.List()
 }
 
 // TestNumbersOfEveryPattern: each pattern of 8 and 16 bits, and those at the edges of wider types, is judged as its type defines it, in a tensor of its own.

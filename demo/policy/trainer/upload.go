@@ -52,7 +52,7 @@ func (t *trainer) delta(ctx context.Context, version int64, file []byte) (*event
 	if len(published.Files) != 1 || published.Files[0].SHA256 != storage.Digest(t.last) {
 		return nil, nil
 	}
-	made, err := between(ctx, t.last, file)
+	made, err := encodeDelta(ctx, t.last, file)
 	if err != nil || len(made) > len(file)/2 {
 		return nil, err
 	}
@@ -60,8 +60,8 @@ func (t *trainer) delta(ctx context.Context, version int64, file []byte) (*event
 	return &events.WeightsDelta{Base: current, Blob: blob}, err
 }
 
-// between is the delta from one file to another.
-func between(ctx context.Context, old, next []byte) ([]byte, error) {
+// encodeDelta is the delta from one file to another.
+func encodeDelta(ctx context.Context, old, next []byte) ([]byte, error) {
 	var opened [2]*safetensors.Checkpoint
 	for i, data := range [][]byte{old, next} {
 		file, err := safetensors.NewFile(modelFile, bytes.NewReader(data), int64(len(data)))

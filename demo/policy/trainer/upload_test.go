@@ -73,7 +73,7 @@ func TestUpload(t *testing.T) {
 		t.Helper()
 		files := []weights.File{{Name: wish.Files[0].Name, Ref: wish.Files[0].Blob}}
 		if wish.Delta != nil {
-			if err := weights.Rebuild(t.Context(), log.Store(), "p", files, weights.Made{Base: wish.Delta.Base, Ref: wish.Delta.Blob}); err != nil {
+			if err := weights.Rebuild(t.Context(), log.Store(), "p", files, weights.MadeDelta{Base: wish.Delta.Base, Ref: wish.Delta.Blob}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -342,7 +342,7 @@ func (a *agent) answer(request wire.Request, body []byte) (response wire.Respons
 // tree serves the operations on whole trees. They run with init's capabilities, so that no mode bits of the workspace can
 // hide it from its owner, and below a root that names cannot leave.
 func (a *agent) tree(request wire.Request, body []byte) (response wire.Response, err error) {
-	from, done := a.inputs.of(request, body)
+	from, done := a.inputs.archive(request, body)
 	defer done()
 	a.archiving.Lock()
 	defer a.archiving.Unlock()

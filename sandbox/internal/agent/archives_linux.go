@@ -27,8 +27,8 @@ func (in *inputs) open(id uint64) {
 	in.waiting.Store(id, &arriving{reader, writer})
 }
 
-// of is the archive that a request brings, or that comes after it. Who has read it, or will not, is done.
-func (in *inputs) of(request wire.Request, body []byte) (from io.Reader, done func()) {
+// archive is the archive that a request brings, or that comes after it. Who has read it, or will not, is done.
+func (in *inputs) archive(request wire.Request, body []byte) (from io.Reader, done func()) {
 	found, streamed := in.waiting.Load(request.ID)
 	if !streamed {
 		return bytes.NewReader(body), func() {}

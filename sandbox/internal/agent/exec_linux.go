@@ -97,7 +97,7 @@ func (a *agent) await(c *command) unix.WaitStatus {
 	stop := make(chan struct{})
 	defer close(stop)
 	hunger := newHunger(time.Duration(c.request.WallMillis)*time.Millisecond, func() map[int]usage { return usages(c.pid) })
-	over := hunger.over(stop)
+	over := hunger.watch(stop)
 	select {
 	case status = <-c.ended:
 		ended = true
@@ -159,7 +159,7 @@ func (a *agent) fork(request wire.Request, attributes *syscall.ProcAttr) (int, e
 		attributes.Env = append(attributes.Env, name+"="+value)
 	}
 	var pid int
-	a.scapegoat.with(func() { pid, err = syscall.ForkExec(program, request.Argv, attributes) })
+	a.scapegoat.run(func() { pid, err = syscall.ForkExec(program, request.Argv, attributes) })
 	if err != nil {
 		return 0, &os.PathError{Op: "start", Path: program, Err: err}
 	}

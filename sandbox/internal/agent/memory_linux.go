@@ -94,8 +94,8 @@ func newScapegoat() scapegoat {
 	return scapegoat{score, own}
 }
 
-// with runs start, one at a time. The score may be raised by everyone, and lowered to what it was.
-func (s scapegoat) with(start func()) {
+// run runs start, one at a time. The score may be raised by everyone, and lowered to what it was.
+func (s scapegoat) run(start func()) {
 	_, _ = s.score.WriteAt([]byte("1000"), 0)
 	defer func() { _, _ = s.score.WriteAt(s.own, 0) }()
 	start()

@@ -45,8 +45,8 @@ func newHunger(limit time.Duration, read func() map[int]usage) *hunger {
 // starved is how long the command was starved until the last look: at most wire.MostStarved times its limit.
 func (h *hunger) starved() time.Duration { return time.Duration(h.total.Load()) }
 
-// over is closed when the command's time is over. It looks until stop is closed.
-func (h *hunger) over(stop <-chan struct{}) <-chan struct{} {
+// watch is closed when the command's time is over. It looks until stop is closed.
+func (h *hunger) watch(stop <-chan struct{}) <-chan struct{} {
 	over, began := make(chan struct{}), h.at
 	go func() {
 		timer := time.NewTimer(min(h.limit, lookEvery))

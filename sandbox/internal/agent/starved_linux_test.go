@@ -39,7 +39,7 @@ func TestLimitOfAStarvedCommand(t *testing.T) {
 				return map[int]usage{7: {time.Duration(passed * share), time.Duration(passed * (1 - share))}}
 			}
 			h, stop := newHunger(10*time.Second, read), make(chan struct{})
-			<-h.over(stop)
+			<-h.watch(stop)
 			if took := time.Since(began); took < want-time.Second || took > want+time.Second || h.starved() < want-11*time.Second || h.starved() > 30*time.Second {
 				t.Errorf("with a processor for %g of the time it is over after %s, starved for %s; want %s", share, took, h.starved(), want)
 			}
@@ -47,7 +47,7 @@ func TestLimitOfAStarvedCommand(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) { // nothing is left behind where the command ends by itself
 		stop := make(chan struct{})
-		newHunger(time.Hour, func() map[int]usage { return nil }).over(stop)
+		newHunger(time.Hour, func() map[int]usage { return nil }).watch(stop)
 		close(stop)
 	})
 }

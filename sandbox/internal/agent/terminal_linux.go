@@ -122,15 +122,15 @@ func (t *terminal) read(limit int64) (response wire.Response, out [][]byte, err 
 	if n > 0 {
 		return response, [][]byte{buffer[:n]}, nil
 	}
-	if err != nil && !over(err) {
+	if err != nil && !isHangup(err) {
 		return response, nil, err
 	}
 	<-t.ended
 	return wire.Response{Exec: &wire.Exec{ExitCode: exitCode(t.status)}}, [][]byte{t.complaint}, nil
 }
 
-// over tells the errors of reading that say that no more will come: nobody has the other side of the terminal open, the program has ended
+// isHangup tells the errors of reading that say that no more will come: nobody has the other side of the terminal open, the program has ended
 // and left its pipe to others, or the owner has hung up.
-func over(err error) bool {
+func isHangup(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EIO) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed)
 }

@@ -49,8 +49,8 @@ func Scan(root *os.Root) (*Base, error) {
 	return base, nil
 }
 
-// Found is what a change holds.
-type Found struct {
+// ChangeKind is what a change holds.
+type ChangeKind struct {
 	Differs bool // anything does; when nothing does, what was written of the change is void
 	Links   bool // it makes links
 }
@@ -58,7 +58,7 @@ type Found struct {
 // Diff writes what differs from base as a change, uncompressed: additions, edits, modes and links in the order of the walk, then deletions.
 // Pipes, sockets and devices are no part of a workspace and are passed over. Contents of more than disk bytes are refused: holes and hard
 // links may show more than a disk of that size can hold when the change is applied.
-func Diff(root *os.Root, base *Base, disk int64, to io.Writer) (found Found, err error) {
+func Diff(root *os.Root, base *Base, disk int64, to io.Writer) (found ChangeKind, err error) {
 	buffered := bufio.NewWriterSize(to, 64<<10)
 	out := newPlainWriter(buffered)
 	out.budget.most = disk
@@ -81,7 +81,7 @@ func Diff(root *os.Root, base *Base, disk int64, to io.Writer) (found Found, err
 		err = errors.Join(out.finish(), buffered.Flush())
 	}
 	if err != nil {
-		return Found{}, fmt.Errorf("read the workspace's changes: %w", err)
+		return ChangeKind{}, fmt.Errorf("read the workspace's changes: %w", err)
 	}
 	found.Differs = out.budget.files > 0
 	return found, nil
@@ -168,11 +168,11 @@ func deletions(base *Base, seen map[string]bool) []string {
 		}
 	}
 	slices.Sort(gone)
-	return slices.DeleteFunc(gone, func(name string) bool { return below(name, gone) })
+	return slices.DeleteFunc(gone, func(name string) bool { return hasParent(name, gone) })
 }
 
-// below reports whether one of the sorted paths is a parent of name.
-func below(name string, paths []string) bool {
+// hasParent reports whether one of the sorted paths is a parent of name.
+func hasParent(name string, paths []string) bool {
 	for i := range name {
 		if name[i] != '/' {
 			continue

@@ -50,8 +50,8 @@ type node struct {
 	children map[string]*node
 }
 
-// at finds or makes a place; a path through what is no folder makes a folder of it.
-func (p *node) at(name string) *node {
+// node finds or makes a place; a path through what is no folder makes a folder of it.
+func (p *node) node(name string) *node {
 	for part := range strings.SplitSeq(name, "/") {
 		if p.kind != fs.ModeDir || p.children == nil {
 			p.kind, p.link = fs.ModeDir, ""
@@ -82,7 +82,7 @@ func (p *node) put(e entry) {
 		p.remove(e.name)
 		return
 	}
-	found := p.at(e.name)
+	found := p.node(e.name)
 	found.kind, found.link = e.mode.Type(), e.link
 	if !e.mode.IsDir() {
 		found.children = nil

@@ -68,8 +68,8 @@ func argument(index uint32) bpf.LoadAbsolute {
 	return bpf.LoadAbsolute{Off: offsetArgument + index*argumentSize, Size: 4}
 }
 
-// on runs then, which must end in a return or in loadNumber, for one system call.
-func on(number uintptr, then ...bpf.Instruction) []bpf.Instruction {
+// onCall runs then, which must end in a return or in loadNumber, for one system call.
+func onCall(number uintptr, then ...bpf.Instruction) []bpf.Instruction {
 	skip := bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(number), SkipFalse: uint8(len(then))}
 	return append([]bpf.Instruction{skip}, then...)
 }
@@ -86,7 +86,7 @@ func program(outside bool) []bpf.Instruction {
 		unknown,
 	}
 	if outside {
-		code = append(code, on(unix.SYS_SOCKET, noFamily)...)
+		code = append(code, onCall(unix.SYS_SOCKET, noFamily)...)
 		code = append(code, answer(deny, deniedOutside)...)
 	}
 	code = append(code, answer(allow, slices.Concat(allowed, allowedHere))...)
@@ -114,24 +114,24 @@ func answer(with bpf.RetConstant, calls []uintptr) (code []bpf.Instruction) {
 // byArgument decides on calls of which not all is allowed.
 func byArgument() (code []bpf.Instruction) {
 	for _, call := range onlySelf {
-		code = append(code, on(call.number, argument(call.name), bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, deny, loadNumber)...)
+		code = append(code, onCall(call.number, argument(call.name), bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, deny, loadNumber)...)
 	}
 	for _, call := range onlySelf {
-		code = append(code, on(call.number, allow)...) // it is the caller's own
+		code = append(code, onCall(call.number, allow)...) // it is the caller's own
 	}
-	code = append(code, on(unix.SYS_CLONE, argument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: newNamespaces, SkipFalse: 1}, deny, allow)...)
-	code = append(code, on(unix.SYS_SOCKET, sockets()...)...)
-	code = append(code, on(unix.SYS_SOCKETPAIR, sockets()...)...)
+	code = append(code, onCall(unix.SYS_CLONE, argument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: newNamespaces, SkipFalse: 1}, deny, allow)...)
+	code = append(code, onCall(unix.SYS_SOCKET, sockets()...)...)
+	code = append(code, onCall(unix.SYS_SOCKETPAIR, sockets()...)...)
 	// Which pages of files are in memory, all sandboxes share: nobody changes that by advice, or learns it.
-	code = append(code, on(unix.SYS_MADVISE, append(among(2, []uint32{unix.MADV_COLD, unix.MADV_PAGEOUT}, pretend), allow)...)...)
-	code = append(code, on(unix.SYS_PREADV2, argument(5), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.RWF_NOWAIT, SkipFalse: 1}, noFlag, allow)...)
-	code = append(code, on(unix.SYS_PERSONALITY, append(among(0, personalities, allow), deny)...)...)
+	code = append(code, onCall(unix.SYS_MADVISE, append(onValues(2, []uint32{unix.MADV_COLD, unix.MADV_PAGEOUT}, pretend), allow)...)...)
+	code = append(code, onCall(unix.SYS_PREADV2, argument(5), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.RWF_NOWAIT, SkipFalse: 1}, noFlag, allow)...)
+	code = append(code, onCall(unix.SYS_PERSONALITY, append(onValues(0, personalities, allow), deny)...)...)
 	// A terminal's input can be forged with TIOCSTI and TIOCLINUX.
-	return append(code, on(unix.SYS_IOCTL, append(among(1, []uint32{unix.TIOCSTI, unix.TIOCLINUX}, deny), allow)...)...)
+	return append(code, onCall(unix.SYS_IOCTL, append(onValues(1, []uint32{unix.TIOCSTI, unix.TIOCLINUX}, deny), allow)...)...)
 }
 
-// among gives an answer where an argument is one of the values, and goes on where it is not.
-func among(index uint32, values []uint32, with bpf.RetConstant) []bpf.Instruction {
+// onValues gives an answer where an argument is one of the values, and goes on where it is not.
+func onValues(index uint32, values []uint32, with bpf.RetConstant) []bpf.Instruction {
 	code := []bpf.Instruction{argument(index)}
 	for _, value := range values {
 		code = append(code, bpf.JumpIf{Cond: bpf.JumpEqual, Val: value, SkipFalse: 1}, with)
@@ -145,7 +145,7 @@ func sockets() []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: highestSocketType, SkipFalse: 1}, noType,
 	}
 	for _, f := range families {
-		protocols := append(among(2, f.protocols, allow), noProtocol)
+		protocols := append(onValues(2, f.protocols, allow), noProtocol)
 		code = append(code, argument(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: f.family, SkipFalse: uint8(len(protocols))})
 		code = append(code, protocols...)
 	}
@@ -160,7 +160,7 @@ func RefuseMemfd() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return refused("set no_new_privs", err)
 	}
-	code := append([]bpf.Instruction{loadNumber}, on(unix.SYS_MEMFD_CREATE, unknown)...)
+	code := append([]bpf.Instruction{loadNumber}, onCall(unix.SYS_MEMFD_CREATE, unknown)...)
 	return refused("install the filter of files in memory (seccomp)", install(append(code, allow)))
 }
 

@@ -32,8 +32,8 @@ type Site struct {
 	wrong      func(piece string, random *rand.Rand) string
 }
 
-// found is a site before it is known whose it is.
-type found struct {
+// foundSite is a site before it is known whose it is.
+type foundSite struct {
 	function, class string
 	named           []string // names of the test as it is reported, beside those of its function
 	line            int
@@ -45,7 +45,7 @@ type found struct {
 const maxSource = 4 << 20
 
 // listers list the sites of a file of tests, which has a name in the workspace, by the end of that name.
-var listers = map[string]func(name, source string) []found{
+var listers = map[string]func(name, source string) []foundSite{
 	".py": python, ".go": golang, ".rs": rust, ".js": script, ".mjs": script, ".cjs": script, ".ts": script, ".mts": script, ".cts": script,
 }
 
@@ -90,7 +90,7 @@ func Find(g *grade.Grading, tests, snapshot fs.FS) []Site {
 }
 
 // names reports whether a graded test is a function of a file. A name without a file is one of the only function that is called so.
-func names(test string, f found, name string, sources []source) bool {
+func names(test string, f foundSite, name string, sources []source) bool {
 	if f.function == "" || slices.Contains(f.named, test) {
 		return slices.Contains(f.named, test)
 	}

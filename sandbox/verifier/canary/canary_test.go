@@ -272,7 +272,7 @@ func FuzzFind(f *testing.F) {
 	f.Add("def test_x():\n    assert f() == '''\n1''' == (\n", "+++ b/x.py\n@@ -1 +1 @@\n")
 	f.Fuzz(func(t *testing.T, source, patch string) {
 		lines := strings.Split(source, "\n")
-		var sites []found
+		var sites []foundSite
 		for _, list := range listers {
 			sites = append(sites, list("tests/x.rs", source)...)
 		}

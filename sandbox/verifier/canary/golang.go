@@ -10,7 +10,7 @@ import (
 
 // golang lists the sites of a Go file of tests: comparisons that decide whether a test fails. Each stands where a test that passes has come to it, and is
 // false there, so that its opposite fails.
-func golang(_, source string) (sites []found) {
+func golang(_, source string) (sites []foundSite) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, "", source, parser.SkipObjectResolution)
 	if err != nil {
@@ -33,7 +33,7 @@ func golang(_, source string) (sites []found) {
 
 type goWalk struct {
 	files *token.FileSet
-	sites []found
+	sites []foundSite
 }
 
 // statements looks at those that are run one after the other, up to one that may leave them out.
@@ -91,7 +91,7 @@ func (w *goWalk) condition(e ast.Expr) {
 // add adds the site of a piece that becomes another.
 func (w *goWalk) add(pos token.Pos, length int, other string) {
 	at := w.files.Position(pos)
-	w.sites = append(w.sites, found{
+	w.sites = append(w.sites, foundSite{
 		line: at.Line - 1, start: at.Column - 1, end: at.Column - 1 + length,
 		wrong: func(string, *rand.Rand) string { return other },
 	})

@@ -9,7 +9,7 @@ import (
 
 // python lists the sites of a Python file: literals that a statement of a test compares for equality with something else. The statement stands at the
 // top of the test's body and before any return, so that a test which passes has run it, and what equals a literal does not equal another.
-func python(_, source string) (sites []found) {
+func python(_, source string) (sites []foundSite) {
 	type block struct {
 		indent          int
 		function, class string
@@ -64,10 +64,10 @@ func python(_, source string) (sites []found) {
 		}
 		top.begun = true
 		for _, t := range expectations(line) {
-			sites = append(sites, found{top.function, top.class, top.titles, t.line, t.start, t.end, wrongLiteral})
+			sites = append(sites, foundSite{top.function, top.class, top.titles, t.line, t.start, t.end, wrongLiteral})
 		}
 	}
-	return slices.DeleteFunc(sites, func(f found) bool { return seen[f.class+"."+f.function] != 1 })
+	return slices.DeleteFunc(sites, func(f foundSite) bool { return seen[f.class+"."+f.function] != 1 })
 }
 
 // equalities are the assertions of unittest that compare their first two arguments.

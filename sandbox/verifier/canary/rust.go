@@ -10,7 +10,7 @@ import (
 
 // rust lists the sites of a file of tests in Rust: literals that assert_eq! compares with something, at the top of the function of a test and before any
 // return, so that a test which passes has run it. cargo names a test by its modules.
-func rust(name, source string) []found {
+func rust(name, source string) []foundSite {
 	modules, ok := modulesOf(name)
 	l := bracedLexer{source: source, take: rustToken}
 	tokens := l.block(false)
@@ -41,7 +41,7 @@ func modulesOf(name string) (modules []string, ok bool) {
 	return nil, false
 }
 
-type rustWalk struct{ sites []found }
+type rustWalk struct{ sites []foundSite }
 
 // items looks at the tests and modules among the items of a module.
 func (w *rustWalk) items(tokens []lexeme, modules []string) {
@@ -50,22 +50,22 @@ func (w *rustWalk) items(tokens []lexeme, modules []string) {
 		t, rest := tokens[0], tokens[1:]
 		switch {
 		case t.text == "#" && len(rest) > 0 && rest[0].text == "[":
-			inside := within(rest)
+			inside := bracketed(rest)
 			attributes = append(attributes, textOf(inside))
 			tokens = rest[len(inside)+2:]
 			continue
 		case t.text == "mod" && len(rest) > 1 && rest[1].text == "{":
-			w.items(within(rest[1:]), append(slices.Clone(modules), rest[0].text))
+			w.items(bracketed(rest[1:]), append(slices.Clone(modules), rest[0].text))
 		case t.text == "fn" && len(rest) > 2 && rest[1].text == "(" && rest[2].text == ")" && passing(attributes):
 			if body := slices.IndexFunc(rest, func(t lexeme) bool { return t.text == "{" || t.text == ";" }); body >= 0 && rest[body].text == "{" {
-				w.test(within(rest[body:]), strings.Join(append(slices.Clone(modules), rest[0].text), "::"))
+				w.test(bracketed(rest[body:]), strings.Join(append(slices.Clone(modules), rest[0].text), "::"))
 			}
 		}
 		if t.text == ";" || t.text == "{" {
 			attributes = nil
 		}
 		if bracket(t) == 1 {
-			rest = tokens[len(within(tokens))+2:]
+			rest = tokens[len(bracketed(tokens))+2:]
 		}
 		tokens = rest
 	}
@@ -107,8 +107,8 @@ func (w *rustWalk) test(body []lexeme, name string) {
 			return // it may leave out what follows
 		}
 		if depth == 0 && begins && t.text == "assert_eq" && i+2 < len(body) && body[i+1].text == "!" && body[i+2].text == "(" {
-			for _, l := range rustExpectation(split(within(body[i+2:]), ",")) {
-				w.sites = append(w.sites, found{named: []string{name}, line: l.line, start: l.start, end: l.end, wrong: wrongRust})
+			for _, l := range rustExpectation(split(bracketed(body[i+2:]), ",")) {
+				w.sites = append(w.sites, foundSite{named: []string{name}, line: l.line, start: l.start, end: l.end, wrong: wrongRust})
 			}
 		}
 		depth += bracket(t)
@@ -209,7 +209,7 @@ func rustToken(l *bracedLexer, _ []lexeme) int {
 				return word // a lifetime
 			}
 			l.at += len(prefix)
-			l.until('\'')
+			l.skipTo('\'')
 			return quotation
 		}
 	}

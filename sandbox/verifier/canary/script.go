@@ -7,7 +7,7 @@ import (
 
 // script lists the sites of a file of tests in JavaScript or TypeScript: literals that a statement compares with something for equality, at the top of the
 // function of a test and before any return, so that a test which passes has run it. Tests are those of jest, vitest, mocha and node:test that are called test or it.
-func script(_, source string) []found {
+func script(_, source string) []foundSite {
 	l := bracedLexer{source: source, take: scriptToken}
 	tokens := l.block(false)
 	if l.broken {
@@ -18,7 +18,7 @@ func script(_, source string) []found {
 	return w.sites
 }
 
-type scriptWalk struct{ sites []found }
+type scriptWalk struct{ sites []foundSite }
 
 // tests looks at the tests and suites that statements declare. suites are the titles around them.
 func (w *scriptWalk) tests(tokens []lexeme, suites []string) {
@@ -57,7 +57,7 @@ func declaration(tokens []lexeme) (title string, body []lexeme, ok bool) {
 	case len(rest) == 0:
 		return "", nil, false
 	case rest[0].text == "(":
-		rest = rest[1+len(within(rest)):]
+		rest = rest[1+len(bracketed(rest)):]
 		if len(rest) > 0 {
 			rest = rest[1:]
 		}
@@ -74,11 +74,11 @@ func declaration(tokens []lexeme) (title string, body []lexeme, ok bool) {
 		return "", nil, false
 	}
 	quoted := tokens[1].text
-	return quoted[1 : len(quoted)-1], within(rest), true
+	return quoted[1 : len(quoted)-1], bracketed(rest), true
 }
 
-// within are the tokens between the bracket that tokens begin with and the one that closes it.
-func within(tokens []lexeme) []lexeme {
+// bracketed are the tokens between the bracket that tokens begin with and the one that closes it.
+func bracketed(tokens []lexeme) []lexeme {
 	depth := 0
 	for i, t := range tokens {
 		if depth += bracket(t); depth == 0 {
@@ -95,7 +95,7 @@ func (w *scriptWalk) test(body []lexeme, names []string) {
 			return
 		}
 		for _, t := range scriptExpectation(body[i:]) {
-			w.sites = append(w.sites, found{named: names, line: t.line, start: t.start, end: t.end, wrong: wrongLiteral})
+			w.sites = append(w.sites, foundSite{named: names, line: t.line, start: t.start, end: t.end, wrong: wrongLiteral})
 		}
 	}
 }
@@ -155,7 +155,7 @@ func scriptExpectation(tokens []lexeme) []lexeme {
 		if len(tokens) < 2 || tokens[1].text != "(" {
 			return nil
 		}
-		got = within(tokens[1:])
+		got = bracketed(tokens[1:])
 		rest := tokens[min(len(tokens), 3+len(got)):]
 		matcher := ""
 		for len(rest) > 1 && rest[0].text == "." && rest[1].kind == word {
@@ -164,12 +164,12 @@ func scriptExpectation(tokens []lexeme) []lexeme {
 		if !slices.Contains(matchers, matcher) || len(rest) == 0 || rest[0].text != "(" {
 			return nil
 		}
-		wanted = within(rest)
+		wanted = bracketed(rest)
 	case "assert":
 		if len(tokens) < 4 || tokens[1].text != "." || tokens[3].text != "(" || !slices.Contains([]string{"equal", "strictEqual", "deepEqual", "deepStrictEqual"}, tokens[2].text) {
 			return nil
 		}
-		parts := split(within(tokens[3:]), ",")
+		parts := split(bracketed(tokens[3:]), ",")
 		if len(parts) < 2 {
 			return nil
 		}

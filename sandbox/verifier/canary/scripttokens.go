@@ -10,7 +10,7 @@ func scriptToken(l *bracedLexer, before []lexeme) int {
 	c := l.source[l.at]
 	switch {
 	case c == '"' || c == '\'':
-		l.until(c)
+		l.skipTo(c)
 		return quotation
 	case c == '`':
 		l.template()
@@ -52,8 +52,8 @@ func expression(tokens []lexeme) bool {
 	return false
 }
 
-// until moves behind a string or pattern that ends with a character on its line.
-func (l *bracedLexer) until(end byte) {
+// skipTo moves behind a string or pattern that ends with a character on its line.
+func (l *bracedLexer) skipTo(end byte) {
 	class := false
 	for l.at++; l.at < len(l.source) && l.source[l.at] != '\n'; l.at++ {
 		switch c := l.source[l.at]; {
@@ -71,7 +71,7 @@ func (l *bracedLexer) until(end byte) {
 
 // pattern moves behind a regular expression and its flags.
 func (l *bracedLexer) pattern() {
-	for l.until('/'); l.at < len(l.source) && wordRune(rune(l.source[l.at])); l.at++ {
+	for l.skipTo('/'); l.at < len(l.source) && wordRune(rune(l.source[l.at])); l.at++ {
 	}
 }
 

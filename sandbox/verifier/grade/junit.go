@@ -125,7 +125,7 @@ func (j *junit) testcase(start xml.StartElement) error {
 		if badness[ending] > badness[status] {
 			status = ending
 		}
-		said, err := j.said(child)
+		said, err := j.readMessage(child)
 		if badness[ending] >= badness[Failed] {
 			message = cmp.Or(message, said)
 		}
@@ -153,8 +153,8 @@ func (j *junit) testcase(start xml.StartElement) error {
 	return nil
 }
 
-// said reads an element to its end, and answers its message, or else the beginning of its text.
-func (j *junit) said(start xml.StartElement) (string, error) {
+// readMessage reads an element to its end, and answers its message, or else the beginning of its text.
+func (j *junit) readMessage(start xml.StartElement) (string, error) {
 	message, _ := attribute(start, "message")
 	j.text = j.text[:0]
 	err := j.skip()

@@ -1,4 +1,4 @@
-package fetch
+package weights
 
 import (
 	"context"
@@ -12,28 +12,28 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 )
 
-// Again is how long to wait after a fetch that failed, or a log that could not be read.
-var Again = retry.Policy{First: time.Second, Most: 30 * time.Second}
+// fetchAgain is how long to wait after a fetch that failed, or a log that could not be read.
+var fetchAgain = retry.Policy{First: time.Second, Most: 30 * time.Second}
 
 // lookEvery is how often the log is asked for a new version of which nothing was heard: what is said while a connection is lost is not repeated.
 const lookEvery = 15 * time.Second
 
-// Choice says which version is followed: Newest, or one of events.WeightsPromoted's.
-type Choice func(promoted events.WeightsPromoted, newest int64) int64
+// choice says which version is followed: chooseNewest, or one of events.WeightsPromoted's.
+type choice func(promoted events.WeightsPromoted, newest int64) int64
 
-// Newest follows what is published, whatever is promoted.
-func Newest(_ events.WeightsPromoted, newest int64) int64 { return newest }
+// chooseNewest follows what is published, whatever is promoted.
+func chooseNewest(_ events.WeightsPromoted, newest int64) int64 { return newest }
 
-// Follow tells found of the version of a policy that is chosen, and of each other one that is chosen later, until the context ends: it goes on after every failure.
+// followPolicy tells found of the version of a policy that is chosen, and of each other one that is chosen later, until the context ends: it goes on after every failure.
 // failed is told of those. Who may read the policy's versions may do it.
-func Follow(ctx context.Context, nc *nats.Conn, log eventlog.Reader, policy string, choose Choice, found func(version int64), failed func(err error, wait time.Duration)) error {
+func followPolicy(ctx context.Context, nc *nats.Conn, log eventlog.Reader, policy string, choose choice, found func(version int64), failed func(err error, wait time.Duration)) error {
 	heard, at := make(chan struct{}, 1), int64(-1)
 	look := func() error {
 		published, some, err := log.Published(ctx, events.Catalogue, policy)
 		if err != nil || !some {
 			return err
 		}
-		promoted, err := Promoted(ctx, log, policy)
+		promoted, err := lastPromotion(ctx, log, policy)
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func Follow(ctx context.Context, nc *nats.Conn, log eventlog.Reader, policy stri
 		default:
 		}
 	}
-	return Again.Keep(ctx, func() (bool, error) {
+	return fetchAgain.Keep(ctx, func() (bool, error) {
 		for _, t := range []events.Type{events.WeightsPublishedType, events.WeightsPromotedType} {
 			hearing, err := nc.Subscribe(events.Event{Run: events.Catalogue, Type: t, Entity: policy}.Subject(), hear)
 			if err != nil {
@@ -74,8 +74,8 @@ func Follow(ctx context.Context, nc *nats.Conn, log eventlog.Reader, policy stri
 	}, failed)
 }
 
-// Promoted is what was promoted of a policy last, the zero value where nothing was.
-func Promoted(ctx context.Context, log eventlog.Reader, policy string) (events.WeightsPromoted, error) {
+// lastPromotion is what was promoted of a policy last, the zero value where nothing was.
+func lastPromotion(ctx context.Context, log eventlog.Reader, policy string) (events.WeightsPromoted, error) {
 	last, err := log.LastOfType(ctx, events.Catalogue, events.WeightsPromotedType, policy)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return events.WeightsPromoted{}, nil
