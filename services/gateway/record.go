@@ -24,7 +24,7 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sa
 		if ctx.Err() != nil {
 			return nil, ctx.Err() // nobody waits for it, so it is no turn
 		}
-		now, err := g.load(ctx, ro.Run, ro.ID, t)
+		now, err := g.newest(ctx, ro)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +59,7 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sa
 		if err = g.stateTurn(ctx, t, now, id, turn); err == nil {
 			return newAnswer(ro, turn, prompt, sampled.Response), nil
 		}
-		again, reload := g.load(ctx, ro.Run, ro.ID, t)
+		again, reload := g.newest(ctx, ro)
 		if reload != nil || len(again.Turns) == turn.Turn && again.Tail == now.Tail || try >= ro.cfg.Limits.Turns {
 			return nil, refused(err)
 		}
