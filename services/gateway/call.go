@@ -20,8 +20,10 @@ import (
 // ask is what a client asks for, and how it is sampled.
 type ask struct {
 	*dialects.Request
-	// body is the request as it came, or as chat completions spell it, and requested what it says about sampling, with the tools that were withheld.
+	// body is the request as it came, or as chat completions spell it. settings are its fields about
+	// sampling, and requested is what these say, with the tools that were withheld.
 	body      []byte
+	settings  map[string]json.RawMessage
 	requested map[string]any
 	// sampling is how the call samples, and fields what its request says of that.
 	sampling runfile.Sampling
