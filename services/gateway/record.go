@@ -24,9 +24,12 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sa
 		if ctx.Err() != nil {
 			return nil, ctx.Err() // nobody waits for it, so it is no turn
 		}
-		now, err := g.newest(ctx, ro)
-		if err != nil {
-			return nil, err
+		now := ro // whose chain refuses what does not follow
+		if try > 0 || t.agent == nil || !t.agent.Knows(&ro.Rollout) {
+			var err error
+			if now, err = g.newest(ctx, ro); err != nil {
+				return nil, err
+			}
 		}
 		if err := now.open(); err != nil {
 			return nil, err
