@@ -16,7 +16,9 @@ import (
 type Rollout struct {
 	Run, ID string
 	Started RolloutStarted
-	Turns   []TurnSampled
+	// Source stated its start.
+	Source string
+	Turns  []TurnSampled
 	// UnderWay is what is recorded of the answer that is the next turn; nil for nothing.
 	UnderWay *UnderWay
 	// Copied counts the turns, the first ones, that a fork has of its origin.
@@ -102,7 +104,7 @@ func (r *Rollout) apply(e Event) error {
 	var used time.Duration // of the agent's time
 	switch e.Type {
 	case RolloutStartedType:
-		r.Run, r.ID = e.Run, e.Entity
+		r.Run, r.ID, r.Source = e.Run, e.Entity, e.Source
 		r.Started, err = Data[RolloutStarted](e)
 	case PieceSampledType:
 		err = r.pieced(e)

@@ -42,3 +42,22 @@ func Median(values []float64) float64 {
 	n := len(sorted)
 	return (sorted[n/2] + sorted[(n-1)/2]) / 2
 }
+
+// Latency of something, in ms.
+type Latency struct {
+	Count int     `json:"count"`
+	P50   float64 `json:"p50_ms"`
+	P99   float64 `json:"p99_ms"`
+}
+
+// LatencyOf sorts.
+func LatencyOf(took []time.Duration) Latency {
+	if len(took) == 0 {
+		return Latency{}
+	}
+	slices.Sort(took)
+	at := func(share float64) float64 {
+		return float64(took[int(share*float64(len(took)-1))]) / float64(time.Millisecond)
+	}
+	return Latency{Count: len(took), P50: at(.5), P99: at(.99)}
+}

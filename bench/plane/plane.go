@@ -36,6 +36,7 @@ type Service = func(context.Context, pipeline.Env) error
 type Plane struct {
 	Log    *eventlog.Log
 	store  *counted
+	env    pipeline.Env
 	opened int // runs
 }
 
@@ -65,12 +66,12 @@ func With(ctx context.Context, path string, services map[string]Service, f func(
 	}
 	ctx, stop := context.WithCancel(ctx)
 	working, serving := errgroup.WithContext(ctx)
-	env := pipeline.Env{
-		Log: p.Log, Metrics: prometheus.NewRegistry(), Instance: "bench",
+	p.env = pipeline.Env{
+		Log: p.Log, Instance: "bench",
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	for name, service := range services {
-		env := env // each has a folder of its own
+		env := p.Env()
 		env.Dir = filepath.Join(path, name)
 		working.Go(func() error { return service(serving, env) })
 	}
@@ -79,11 +80,23 @@ func With(ctx context.Context, path string, services map[string]Service, f func(
 	return errors.Join(err, working.Wait())
 }
 
-// Generator is the generator with its default settings.
-func Generator(ctx context.Context, env pipeline.Env) error {
+// Env is that of a service, without a folder.
+func (p *Plane) Env() pipeline.Env {
+	env := p.env
+	env.Metrics = prometheus.NewRegistry()
+	return env
+}
+
+// Servers are the inference servers of a service's runs, with the default settings.
+func Servers(env pipeline.Env) (*fleet.Fleet, error) {
 	opts := fleet.DefaultOptions()
 	opts.Logger, opts.Metrics = env.Logger, env.Metrics
-	servers, err := fleet.New(opts)
+	return fleet.New(opts)
+}
+
+// Generator is the generator with its default settings.
+func Generator(ctx context.Context, env pipeline.Env) error {
+	servers, err := Servers(env)
 	if err != nil {
 		return err
 	}

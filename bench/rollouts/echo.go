@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rondo-rl/rondo/bench/figures"
 	"github.com/rondo-rl/rondo/retry"
 )
 
@@ -19,7 +20,7 @@ const (
 )
 
 // echo passes messages on by nats.go alone until the context ends: consume, publish, acknowledge. The time is that between the two messages on the log, by the server's clock.
-func echo(ctx context.Context, nc *nats.Conn, raw *Latency) error {
+func echo(ctx context.Context, nc *nats.Conn, raw *figures.Latency) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return err
@@ -66,7 +67,7 @@ func echo(ctx context.Context, nc *nats.Conn, raw *Latency) error {
 	if err := group.Wait(); ctx.Err() == nil {
 		return err
 	}
-	*raw = latency(took)
+	*raw = figures.LatencyOf(took)
 	return nil
 }
 

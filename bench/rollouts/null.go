@@ -2,7 +2,6 @@ package rollouts
 
 import (
 	"context"
-	"hash/fnv"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
@@ -10,9 +9,9 @@ import (
 	"github.com/rondo-rl/rondo/pipeline"
 )
 
-// The null tool runner and the null scorer answer at once. They consume, append and acknowledge as the real ones do, with the same runtime, and start no sandbox.
+// The null tool runner answers at once. It consumes, appends and acknowledges as the real one does, with the same runtime, and starts no sandbox.
 
-// nullSlots is how many inputs each has in work at once.
+// nullSlots is how many inputs it has in work at once.
 const nullSlots = 64
 
 // runner is the name of the null tool runner.
@@ -38,26 +37,4 @@ func nullTools(ctx context.Context, env pipeline.Env) error {
 			return []events.Event{fact}, err
 		},
 	})
-}
-
-func nullScorer(ctx context.Context, env pipeline.Env) error {
-	return pipeline.RunEffect(ctx, env, pipeline.Effect{
-		Name: topology.Scorer, Slots: nullSlots,
-		Handle: func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
-			r, err := env.Log.Rollout(ctx, m.Event.Run, m.Event.Entity)
-			if err != nil || r.Over() || r.Finished == nil {
-				return nil, err
-			}
-			scored := events.RolloutScored{Reward: reward(r.ID), TaskDigest: digest, Trajectory: r.Finished.Trajectory, TextOnly: r.Finished.TextOnly}
-			fact, err := r.Next(events.RolloutScoredType, "0", scored)
-			return []events.Event{fact}, err
-		},
-	})
-}
-
-// reward is 0 or 1, by the rollout's name: groups have both.
-func reward(rollout string) float64 {
-	h := fnv.New32a()
-	h.Write([]byte(rollout))
-	return float64(h.Sum32() >> 7 & 1)
 }

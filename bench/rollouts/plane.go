@@ -17,10 +17,7 @@ import (
 	"github.com/rondo-rl/rondo/services/trainerfeeder"
 )
 
-const (
-	feed   = "trainer"
-	digest = "sha256:null"
-)
+const feed = "trainer"
 
 // bench is the plane of this process with the scripted server.
 type bench struct {
@@ -39,7 +36,7 @@ func withPlane(ctx context.Context, o Options, f func(*bench) error) error {
 	b.url = script.URL + "/v1"
 	return plane.With(ctx, o.Dir, map[string]plane.Service{
 		"querysampler": querysampler.Run, "advantagecalculator": advantagecalculator.Run, "trainerfeeder": trainerfeeder.Run, "archiver": archiver.Run,
-		"generator": plane.Generator, "toolrunner": nullTools, "scorer": nullScorer,
+		"generator": plane.Generator, "toolrunner": nullTools, "scorer": plane.NullScorer,
 	}, func(p *plane.Plane) error {
 		b.Plane = p
 		return f(b)
@@ -66,7 +63,7 @@ func (b *bench) start(ctx context.Context, s shape) (string, error) {
 		return "", err
 	}
 	cfg.Tasks = []runfile.TaskSpec{{
-		Name: "null", Digest: digest, Instruction: "Do nothing.", Workdir: "/app", VerifierTimeout: runfile.Duration(time.Minute), Snapshot: snapshot, Tests: tests,
+		Name: "null", Digest: plane.NullDigest, Instruction: "Do nothing.", Workdir: "/app", VerifierTimeout: runfile.Duration(time.Minute), Snapshot: snapshot, Tests: tests,
 	}}
 	if err := cfg.Validate(); err != nil {
 		return "", err

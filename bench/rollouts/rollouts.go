@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+
+	"github.com/rondo-rl/rondo/bench/figures"
 )
 
 // Options of a measurement. The zero value is the documented default.
@@ -58,8 +60,8 @@ type Result struct {
 	StoreWrites float64 `json:"store_writes_per_rollout"`
 	StoreReads  float64 `json:"store_reads_per_rollout"`
 	// Raw is what nats.go takes to pass an event on.
-	Raw    Latency `json:"raw"`
-	Stages []Stage `json:"stages"`
+	Raw    figures.Latency `json:"raw"`
+	Stages []Stage         `json:"stages"`
 	// AddedP50 and AddedP99 are the sums over the stages of a turn and of a rollout's end, less Raw for each, in ms.
 	AddedP50 float64 `json:"added_ms_p50"`
 	AddedP99 float64 `json:"added_ms_p99"`
@@ -68,17 +70,10 @@ type Result struct {
 	OpenGiB100k float64 `json:"gib_at_100k_open,omitempty"`
 }
 
-// Latency of something, in ms.
-type Latency struct {
-	Count int     `json:"count"`
-	P50   float64 `json:"p50_ms"`
-	P99   float64 `json:"p99_ms"`
-}
-
 // Stage is the way from one event to the next.
 type Stage struct {
 	Name string `json:"name"`
-	Latency
+	figures.Latency
 }
 
 // Run measures; now is told what is being done.

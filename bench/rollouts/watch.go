@@ -1,9 +1,9 @@
 package rollouts
 
 import (
-	"slices"
 	"time"
 
+	"github.com/rondo-rl/rondo/bench/figures"
 	"github.com/rondo-rl/rondo/events"
 )
 
@@ -64,19 +64,7 @@ func (w *watch) add(stage string, took time.Duration) { w.took[stage] = append(w
 
 func (w *watch) stages() (list []Stage) {
 	for _, name := range stageNames {
-		list = append(list, Stage{name, latency(w.took[name])})
+		list = append(list, Stage{name, figures.LatencyOf(w.took[name])})
 	}
 	return list
-}
-
-// latency sorts.
-func latency(took []time.Duration) Latency {
-	if len(took) == 0 {
-		return Latency{}
-	}
-	slices.Sort(took)
-	at := func(share float64) float64 {
-		return float64(took[int(share*float64(len(took)-1))]) / float64(time.Millisecond)
-	}
-	return Latency{Count: len(took), P50: at(.5), P99: at(.99)}
 }

@@ -3,7 +3,6 @@ package scripted
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -74,12 +73,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.gate().pass(r.Context(), turn) {
 		return
 	}
-	if !retry.Sleep(r.Context(), s.thinks(turn)) {
+	think, streamed := s.thinks(turn), bytes.Contains(body, []byte(`"stream":true`))
+	if streamed {
+		think /= 2 // half of it until the first token
+	}
+	if !retry.Sleep(r.Context(), think) {
 		return
 	}
-	answer, asked := s.answer(body, turn)
+	said, asked := s.answer(body, turn)
 	asked(turn) // before the answer is there, so that nothing that follows it is counted earlier
-
+	if streamed {
+		said.stream(r.Context(), w, think/pieces)
+		return
+	}
+	answer := said.whole()
 	w.Header().Set("Content-Length", strconv.Itoa(len(answer))) // as vLLM and SGLang say it
 	w.Write(answer)
 }
@@ -126,7 +133,7 @@ func (s *Server) Longest() []byte {
 // marker is in the first answer of a conversation, and so in each later request.
 const marker = "conversation-"
 
-func (s *Server) answer(body []byte, turn int) ([]byte, func(turn int)) {
+func (s *Server) answer(body []byte, turn int) (said, func(turn int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	number := s.number(body)
@@ -151,7 +158,14 @@ func (s *Server) answer(body []byte, turn int) ([]byte, func(turn int)) {
 	if len(body) > len(s.longest) {
 		s.longest = body
 	}
-	return s.write(number, turn, c.ids[:c.marks[turn].bytes], c.marks[turn].count, sampled, rng), s.asked
+	logprobs := make([]float32, len(sampled))
+	for i := range logprobs { // half of the tokens are all but certain, and all 24 bits are in use
+		logprobs[i] = -float32(min(20, math.Exp(2.5*rng.NormFloat64()-3)))
+	}
+	return said{
+		turn: turn, calls: turn < s.turns-1, text: s.said(number, turn),
+		prompt: c.ids[:c.marks[turn].bytes], prompted: c.marks[turn].count, ids: sampled, logprobs: logprobs,
+	}, s.asked
 }
 
 // number is that of the conversation of a request.
@@ -184,30 +198,6 @@ func ids(zipf *rand.Zipf, n int) []int32 {
 	return list
 }
 
-func (s *Server) write(number, turn int, prompt []byte, prompted int, sampled []int32, rng *rand.Rand) []byte {
-	out := bytes.NewBuffer(make([]byte, 0, len(prompt)+80*len(sampled)+1024))
-	out.WriteString(`{"id":"chatcmpl-1","object":"chat.completion","model":"bench","prompt_token_ids":[`)
-	out.Write(prompt)
-	fmt.Fprintf(out, `],"choices":[{"index":0,"message":{"role":"assistant","content":%q`, s.said(number, turn))
-	finish := "stop"
-	if turn < s.turns-1 {
-		finish = "tool_calls"
-		fmt.Fprintf(out, `,"tool_calls":[{"id":"call-%d","type":"function","function":{"name":"read_file","arguments":"{\"target_file\":\"main.go\",\"offset\":%d,\"limit\":4}"}}]`, turn, turn%64+1)
-	}
-	fmt.Fprintf(out, `},"finish_reason":%q,"token_ids":`, finish)
-	writeList(out, sampled)
-	out.WriteString(`,"logprobs":{"content":[`)
-	for i := range sampled {
-		if i > 0 {
-			out.WriteByte(',')
-		}
-		// Half of the tokens are all but certain, and all 24 bits are in use.
-		fmt.Fprintf(out, `{"token":"","logprob":%v,"top_logprobs":[]}`, -float32(min(20, math.Exp(2.5*rng.NormFloat64()-3))))
-	}
-	fmt.Fprintf(out, `]}}],"usage":{"prompt_tokens":%d,"completion_tokens":%d}}`, prompted, len(sampled))
-	return out.Bytes()
-}
-
 // said is the text of a turn, of four bytes for a token.
 func (s *Server) said(number, turn int) string {
 	text := fmt.Sprintf("%s%06d, turn %d:", marker, number, turn)
@@ -218,8 +208,3 @@ func (s *Server) said(number, turn int) string {
 }
 
 var words = []string{"the", "test", "of", "main", "returns", "an", "error", "where", "a", "value", "is", "read", "before", "it", "was", "set"}
-
-func writeList(out *bytes.Buffer, ids []int32) {
-	text, _ := json.Marshal(ids) // of numbers: no error
-	out.Write(text)
-}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/rondo-rl/rondo/bench/agent"
 	"github.com/rondo-rl/rondo/bench/feed"
 	"github.com/rondo-rl/rondo/bench/index"
 	"github.com/rondo-rl/rondo/bench/replay"
@@ -27,6 +28,7 @@ type measurement struct {
 var measurements = []measurement{
 	{"stage", nil, []string{"--events", "4000", "--pairs", "3"}, rowsOf(stageRows)},
 	{"pipeline", nil, []string{"--rollouts", "200"}, rowsOf(pipelineRows)},
+	{"agent", nil, []string{"--rollouts", "8", "--pairs", "1"}, rowsOf(agentRows)},
 	{"feed", []string{"--no-memory"}, []string{"--no-memory", "--lengths", "1024", "--tokens", "1048576"}, rowsOf(feedRows)},
 	{"replay", nil, []string{"--rollouts", "384", "--pairs", "3"}, rowsOf(replayRows)},
 	{"weights", []string{"--rates", "0.000001", "--peer-mib", "0"}, []string{"--rates", "0.000001", "--peer-mib", "0", "--mib", "64"}, rowsOf(weightsRows)},
@@ -79,6 +81,15 @@ func pipelineRows(r rollouts.Result) ([]Row, error) {
 	return []Row{
 		sooner("all stages of a turn at half load, p50", r.AddedP50+r.Raw.P50, "nats.go: event to event", r.Raw.P50),
 		sooner("all stages of a turn at half load, p99", r.AddedP99+r.Raw.P99, "nats.go: event to event", r.Raw.P99),
+	}, nil
+}
+
+func agentRows(r agent.Result) ([]Row, error) {
+	return []Row{
+		sooner("an agent's turn at half load beside the model, p50", r.Whole.Gateway.P50, "a bare proxy", r.Whole.Proxy.P50),
+		sooner("an agent's turn at half load beside the model, p99", r.Whole.Gateway.P99, "a bare proxy", r.Whole.Proxy.P99),
+		sooner("first words of a stream at half load beside the model, p50", r.First.Gateway.P50, "a bare proxy", r.First.Proxy.P50),
+		sooner("first words of a stream at half load beside the model, p99", r.First.Gateway.P99, "a bare proxy", r.First.Proxy.P99),
 	}, nil
 }
 

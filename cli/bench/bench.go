@@ -14,12 +14,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rondo-rl/rondo/bench/agent"
 	"github.com/rondo-rl/rondo/bench/stage"
 	"github.com/rondo-rl/rondo/cli/app"
 )
 
 // Main runs the program with the arguments of this process, and gives its exit code.
 func Main() int {
+	if agent.IsNull() {
+		return agent.MainNull()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root, g := program()
@@ -37,7 +41,7 @@ func program() (*cobra.Command, *app.Global) {
 the program beside this one, or the one that RONDO_BINARY names.`,
 	}
 	g := &app.Global{}
-	app.Program(g, root, newBenchStage, newBenchFeed, newBenchReplay, newBenchIndex, newBenchSandbox, newBenchLong, newBenchPipeline, newBenchWeights,
+	app.Program(g, root, newBenchStage, newBenchFeed, newBenchReplay, newBenchIndex, newBenchSandbox, newBenchLong, newBenchPipeline, newBenchAgent, newBenchWeights,
 		newBenchUtilisation, newBenchScale, newBenchTable)
 	return root, g
 }

@@ -71,8 +71,15 @@ func decode(ctx context.Context, share *memory.Share, d dialects.Dialect, text [
 	if read.Spelled != nil {
 		text = read.Spelled
 	}
-	a := &ask{Request: read, body: text}
-	if a.requested, err = fields.Requested(text); err != nil {
+	said := read.Said
+	if read.Said = nil; said == nil { // it is as large as the text
+		said, err = fields.Read(text)
+	}
+	a := &ask{Request: read, body: text, settings: fields.Settings(said)}
+	if err == nil {
+		a.requested, err = fields.Requested(a.settings)
+	}
+	if err != nil {
 		return nil, problem(http.StatusBadRequest, "invalid_request_error", "%v", err)
 	}
 	if len(read.Withheld) > 0 {

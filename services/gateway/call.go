@@ -20,8 +20,10 @@ import (
 // ask is what a client asks for, and how it is sampled.
 type ask struct {
 	*dialects.Request
-	// body is the request as it came, or as chat completions spell it, and requested what it says about sampling, with the tools that were withheld.
+	// body is the request as it came, or as chat completions spell it. settings are its fields about
+	// sampling, and requested is what these say, with the tools that were withheld.
 	body      []byte
+	settings  map[string]json.RawMessage
 	requested map[string]any
 	// sampling is how the call samples, and fields what its request says of that.
 	sampling runfile.Sampling
@@ -112,8 +114,10 @@ func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialects.Dialect
 
 // receive reads the request of a call that a tenant may make, or of one that only counts, until end is called.
 func (g *Gateway) receive(w *stream, r *http.Request, t *tenant, counts bool) (share *memory.Share, text []byte, end func(), err error) {
-	if err := g.exists(r, t); err != nil {
-		return nil, nil, nil, err
+	if t.agent == nil { // an agent's own rollout is there
+		if err := g.exists(r, t); err != nil {
+			return nil, nil, nil, err
+		}
 	}
 	if err := t.may(time.Now(), counts); err != nil {
 		return nil, nil, nil, err
@@ -210,7 +214,7 @@ func (g *Gateway) sample(w *stream, r *http.Request, t *tenant, ro *rollout, a *
 				cancel() // the client is gone
 			}
 		case <-signs.C:
-			over = g.over(ctx, t, ro)
+			over = g.over(ctx, ro)
 			if over != nil || a.Stream && w.wait() != nil {
 				cancel() // the rollout has ended, or the client is gone
 			}
@@ -219,11 +223,11 @@ func (g *Gateway) sample(w *stream, r *http.Request, t *tenant, ro *rollout, a *
 }
 
 // over is the refusal of a rollout that has ended meanwhile. The query sampler ends it behind its deadline, which outages move.
-func (g *Gateway) over(ctx context.Context, t *tenant, ro *rollout) error {
+func (g *Gateway) over(ctx context.Context, ro *rollout) error {
 	if time.Now().Before(ro.Started.Deadline) {
 		return nil
 	}
-	now, err := g.load(ctx, ro.Run, ro.ID, t)
+	now, err := g.newest(ctx, ro)
 	if err != nil {
 		return nil // the log may be away
 	}

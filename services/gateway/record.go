@@ -23,9 +23,12 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sa
 		if ctx.Err() != nil {
 			return nil, ctx.Err() // nobody waits for it, so it is no turn
 		}
-		now, err := g.load(ctx, ro.Run, ro.ID, t)
-		if err != nil {
-			return nil, err
+		now := ro // whose chain refuses what does not follow
+		if try > 0 || t.agent == nil || !t.agent.Knows(&ro.Rollout) {
+			var err error
+			if now, err = g.newest(ctx, ro); err != nil {
+				return nil, err
+			}
 		}
 		if err := now.open(); err != nil {
 			return nil, err
@@ -58,7 +61,7 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sa
 		if err = g.stateTurn(ctx, t, now, id, turn); err == nil {
 			return newAnswer(ro, turn, prompt, sampled.Response), nil
 		}
-		again, reload := g.load(ctx, ro.Run, ro.ID, t)
+		again, reload := g.newest(ctx, ro)
 		if reload != nil || len(again.Turns) == turn.Turn && again.Tail == now.Tail || try >= ro.cfg.Limits.Turns {
 			return nil, refused(err)
 		}

@@ -51,19 +51,19 @@ func (g *Gateway) exists(r *http.Request, t *tenant) error {
 	if err != nil {
 		return err
 	}
-	_, err = g.last(r.Context(), run, id, t)
+	return g.has(r.Context(), run, id, t)
+}
+
+// has refuses what is no rollout of a harness, nor that of the agent who asks.
+func (g *Gateway) has(ctx context.Context, run, id string, t *tenant) error {
+	_, err := g.log.Last(ctx, run, events.RolloutStartedType.Kind(), id)
+	if errors.Is(err, eventlog.ErrNotFound) || !events.External(id) && t.agent == nil {
+		return problem(http.StatusNotFound, "not_found", "run %s has no rollout %s of a harness: POST /rollouts starts one", run, id)
+	}
 	return err
 }
 
-// last is the last fact of a harness's rollout, or of that of the agent who asks.
-func (g *Gateway) last(ctx context.Context, run, id string, t *tenant) (events.Event, error) {
-	last, err := g.log.Last(ctx, run, events.RolloutStartedType.Kind(), id)
-	if errors.Is(err, eventlog.ErrNotFound) || !events.External(id) && t.agent == nil {
-		return last, problem(http.StatusNotFound, "not_found", "run %s has no rollout %s of a harness: POST /rollouts starts one", run, id)
-	}
-	return last, err
-}
-
+// load reads a rollout. What was read before is not read again.
 func (g *Gateway) load(ctx context.Context, run, id string, t *tenant) (*rollout, error) {
 	cfg, err := g.log.Config(ctx, run)
 	if errors.Is(err, eventlog.ErrNotFound) {
@@ -72,19 +72,16 @@ func (g *Gateway) load(ctx context.Context, run, id string, t *tenant) (*rollout
 	if err != nil {
 		return nil, err
 	}
-	last, err := g.last(ctx, run, id, t)
+	folded, err := g.log.Rollout(ctx, run, id)
+	if errors.Is(err, eventlog.ErrNotFound) || !events.External(id) && t.agent == nil {
+		if refused := g.has(ctx, run, id, t); refused != nil {
+			return nil, refused
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	links, err := g.log.History(ctx, run, last.Seq)
-	if err != nil {
-		return nil, err
-	}
-	folded, err := events.FoldRollout(links)
-	if err != nil {
-		return nil, err
-	}
-	if !t.owns(links[0].Source) {
+	if !t.owns(folded.Source) {
 		return nil, problem(http.StatusNotFound, "not_found", "rollout %s of run %s was started by somebody else", id, run)
 	}
 	return &rollout{Rollout: folded, cfg: cfg}, nil

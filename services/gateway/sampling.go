@@ -22,10 +22,7 @@ func (a *ask) chooseSampling(run runfile.Sampling) error {
 		s.MaxTokens = min(a.MaxTokens, s.MaxTokens)
 	}
 	invalid := func(err error) error { return problem(http.StatusBadRequest, "invalid_request_error", "%v", err) }
-	var h map[string]json.RawMessage
-	if err := json.Unmarshal(a.body, &h); err != nil {
-		return invalid(err)
-	}
+	h := a.settings
 	var wrong error
 	s.TopP, s.MinP = or(s.TopP, h, "top_p", &wrong), or(s.MinP, h, "min_p", &wrong)
 	s.TopK = or(s.TopK, h, "top_k", &wrong)

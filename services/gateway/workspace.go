@@ -173,11 +173,7 @@ func takeIn[A asked](g *Gateway, w *stream, r *http.Request, t *tenant, key stri
 	if n := max(len(todo.stdin), len(todo.content)); n > events.MaxWorkspaceContent {
 		return nil, called, problem(http.StatusRequestEntityTooLarge, "too_large", "%d bytes, at most %d", n, events.MaxWorkspaceContent)
 	}
-	run, id, err := named(r, t)
-	if err != nil {
-		return nil, called, err
-	}
-	if ro, err = g.known(r.Context(), run, id, t); err != nil {
+	if ro, err = g.find(r, t); err != nil {
 		return nil, called, err
 	}
 	if ro.call(key) < 0 {
@@ -235,26 +231,6 @@ func sameCall(a, b events.WorkspaceCalled) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
 	return errX == nil && errY == nil && bytes.Equal(x, y)
-}
-
-// known is load for rollouts that are asked for often: a part that was folded before is not read again.
-func (g *Gateway) known(ctx context.Context, run, id string, t *tenant) (*rollout, error) {
-	started, err := g.log.LastOfType(ctx, run, events.RolloutStartedType, id)
-	if errors.Is(err, eventlog.ErrNotFound) { // it is archived
-		return g.load(ctx, run, id, t)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if !t.owns(started.Source) {
-		return nil, problem(http.StatusNotFound, "not_found", "rollout %s of run %s was started by somebody else", id, run)
-	}
-	cfg, err := g.log.Config(ctx, run)
-	if err != nil {
-		return nil, err
-	}
-	folded, err := g.log.Rollout(ctx, run, id)
-	return &rollout{Rollout: folded, cfg: cfg}, err
 }
 
 // newest is a rollout as it is now.

@@ -45,7 +45,8 @@ type chatAsk struct {
 
 // Read implements Dialect.
 func (Chat) Read(body []byte) (*Request, error) {
-	if err := fields.Chat.Check(body); err != nil {
+	said, err := fields.Chat.Check(body)
+	if err != nil {
 		return nil, err
 	}
 	var c chatAsk
@@ -64,7 +65,7 @@ func (Chat) Read(body []byte) (*Request, error) {
 	case c.TopLogprobs > 0:
 		return nil, errors.New("top_logprobs: only the sampled tokens' log-probabilities are kept")
 	}
-	a := &Request{Stream: c.Stream, usage: c.StreamOptions.IncludeUsage, logprobs: c.Logprobs, tokenIDs: c.ReturnTokenIDs}
+	a := &Request{Said: said, Stream: c.Stream, usage: c.StreamOptions.IncludeUsage, logprobs: c.Logprobs, tokenIDs: c.ReturnTokenIDs}
 	for _, most := range []*int{c.MaxTokens, c.MaxCompletionTokens} {
 		if most != nil {
 			if *most < 1 {
@@ -93,10 +94,7 @@ func (Chat) Read(body []byte) (*Request, error) {
 	if len(c.Tools) > 0 {
 		tools = array(c.Tools)
 	}
-	var constraints map[string]json.RawMessage
-	if err := json.Unmarshal(body, &constraints); err != nil {
-		return nil, fmt.Errorf("read the request: %w", err)
-	}
+	constraints := maps.Clone(said)
 	maps.DeleteFunc(constraints, func(field string, _ json.RawMessage) bool { return !slices.Contains(fields.Constraining, field) })
 	a.Forward = forwarded(map[string]json.RawMessage{
 		"messages": array(messages), "tools": tools, "tool_choice": c.ToolChoice, "parallel_tool_calls": c.ParallelToolCalls,

@@ -85,6 +85,8 @@ type Request struct {
 	Stream       bool
 	// Withheld are the types of the tools that the model is not offered, since nobody here could run them.
 	Withheld []string
+	// Said are the fields of a chat completion; nil: it is another dialect's.
+	Said map[string]json.RawMessage
 	// Spelled is what the request says of sampling, as chat completions spell it; nil: its body does.
 	Spelled []byte
 

@@ -108,7 +108,7 @@ func (g Gemini) Read(body []byte) (*Request, error) { return g.read(body, fields
 func (g Gemini) read(body []byte, known fields.Dialect) (*Request, error) {
 	body, err := camelCase(body)
 	if err == nil {
-		err = known.Check(body)
+		_, err = known.Check(body)
 	}
 	if err != nil {
 		return nil, err

@@ -60,7 +60,7 @@ func (Messages) Read(body []byte) (*Request, error) { return readMessages(body, 
 
 // readMessages reads a request for an answer of at least so many tokens.
 func readMessages(body []byte, least int) (*Request, error) {
-	if err := fields.Messages.Check(body); err != nil {
+	if _, err := fields.Messages.Check(body); err != nil {
 		return nil, err
 	}
 	var m messagesAsk

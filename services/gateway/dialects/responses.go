@@ -55,7 +55,7 @@ type responsesItem struct {
 
 // Read implements Dialect.
 func (Responses) Read(body []byte) (*Request, error) {
-	if err := fields.Responses.Check(body); err != nil {
+	if _, err := fields.Responses.Check(body); err != nil {
 		return nil, err
 	}
 	var r responsesAsk

@@ -68,12 +68,24 @@ var (
 	}}
 )
 
-// Check refuses a request with fields that nobody would see. The error names the first one.
-func (d Dialect) Check(body []byte) error {
-	var request map[string]json.RawMessage
+// Read reads the fields of a request.
+func Read(body []byte) (request map[string]json.RawMessage, err error) {
 	if err := json.Unmarshal(body, &request); err != nil {
-		return fmt.Errorf("read the request: %w", err)
+		return nil, fmt.Errorf("read the request: %w", err)
 	}
+	return request, nil
+}
+
+// Check reads the fields of a request, and refuses one with fields that nobody would see. The error names the first one.
+func (d Dialect) Check(body []byte) (map[string]json.RawMessage, error) {
+	request, err := Read(body)
+	if err != nil {
+		return nil, err
+	}
+	return request, d.check(request)
+}
+
+func (d Dialect) check(request map[string]json.RawMessage) error {
 	for _, field := range slices.Sorted(maps.Keys(request)) {
 		switch {
 		case d.within[field] != nil:
@@ -200,17 +212,20 @@ var parameterNames = append([]string{
 // maxParameter is how long a recorded parameter is, in bytes of JSON; of a longer one the digest is recorded.
 const maxParameter = 1 << 10
 
-// Requested is what a request says about sampling, for the record.
-func Requested(body []byte) (requested map[string]any, err error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(body, &fields); err != nil {
-		return nil, fmt.Errorf("read the request: %w", err)
-	}
+// Settings are the fields of a request that say something about sampling.
+func Settings(request map[string]json.RawMessage) map[string]json.RawMessage {
+	settings := map[string]json.RawMessage{}
 	for _, name := range parameterNames {
-		raw, ok := fields[name]
-		if !ok || string(raw) == "null" {
-			continue
+		if raw, ok := request[name]; ok && string(raw) != "null" {
+			settings[name] = raw
 		}
+	}
+	return settings
+}
+
+// Requested is what settings are, for the record.
+func Requested(settings map[string]json.RawMessage) (requested map[string]any, err error) {
+	for name, raw := range settings {
 		var value any
 		if len(raw) > maxParameter {
 			value = fmt.Sprintf("%d bytes, %s", len(raw), storage.Digest(raw))
