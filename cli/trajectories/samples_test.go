@@ -48,6 +48,23 @@ func TestSamplesAreExplained(t *testing.T) {
 	}
 }
 
+// TestOtherModels: turns that another model has answered say so, and have no version of the policy.
+func TestOtherModels(t *testing.T) {
+	s := &shownRollout{&episode.Episode{
+		Rollout: events.Rollout{Turns: []events.TurnSampled{{}, {Turn: 1, Conversation: &events.Conversation{Rule: "titles", Masked: true, Model: "small"}}}},
+		Trajectory: &storage.Trajectory{Messages: []storage.Message{
+			{Role: "assistant", PolicyVersion: 3}, {Role: "assistant", Content: "A title", Turn: 1, Segment: 1, PolicyVersion: -1},
+		}},
+	}}
+	var text strings.Builder
+	if err := (&view{&app.Screen{W: &text}}).rollout(s, showOptions{turn: -1}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"sampled with version 3\n", "1 turns by small\n", "── turn 1 answered by small · 0 tokens"} {
+		contains(t, text.String(), want)
+	}
+}
+
 // TestSamplesOfLeftTurns: what an agent has left behind is no sample and no reason for one; samples
 // are those of the trajectory, where what went on behind such a turn begins another.
 func TestSamplesOfLeftTurns(t *testing.T) {
