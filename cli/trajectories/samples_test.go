@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/export/episode"
 	"github.com/rondo-rl/rondo/storage"

@@ -114,7 +114,7 @@ func TestOtherModels(t *testing.T) {
 	}
 	t.Run("chats", func(t *testing.T) {
 		policy := newBackend(t, counts)
-		p := newPlane(t, policy.url, func(c *runfile.RunConfig) { c.Conversations = titles(small.url) })
+		p := newPlane(t, policy.url, func(c *runfile.RunConfig) { c.GroupSize, c.Conversations = 1, titles(small.url) })
 		m := p.start(nil)
 		play(t, p, m, func(said ...message) []message { return p.say(m, said...) })
 		for _, a := range policy.seen() {
@@ -124,7 +124,7 @@ func TestOtherModels(t *testing.T) {
 		}
 	})
 	t.Run("tokens", func(t *testing.T) {
-		k := newTalker(t, "Qwen3", func(c *runfile.RunConfig) { c.Conversations = titles(small.url) })
+		k := newTalker(t, "Qwen3", func(c *runfile.RunConfig) { c.GroupSize, c.Conversations = 1, titles(small.url) })
 		k.tools = nil
 		play(t, k.plane, k.m, func(said ...message) []message { return k.ask("I look.", "", said...) })
 		if turns := k.s.Turns(); len(turns) != 2 {
