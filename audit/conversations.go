@@ -34,6 +34,9 @@ func (c *Checker) conversation(r *rolloutState, turn events.TurnSampled) error {
 	if i < 0 && (is.Rule != "" || is.Masked) || i >= 0 && rules[i].Masks() != is.Masked {
 		return fmt.Errorf("turn %d: rule %q of the run does not say masked %t", turn.Turn, is.Rule, is.Masked)
 	}
+	if err := turn.CheckAnswered(c.books.Config.AnsweredBy(is.Rule)); err != nil {
+		return fmt.Errorf("turn %d: %w", turn.Turn, err)
+	}
 	return nil
 }
 

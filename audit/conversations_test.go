@@ -13,7 +13,12 @@ import (
 // TestConversationsAreAudited: turns say of their conversations what the run's rules say, the end of the episode
 // counts what they mask, and no row of a batch trains on it.
 func TestConversationsAreAudited(t *testing.T) {
-	rules := []runfile.ConversationRule{{Name: "titles", System: "title", Train: new(false)}}
+	rules := []runfile.ConversationRule{{Name: "titles", System: "title", Train: new(false)},
+		{Name: "small", Model: "haiku", Train: new(false), Endpoint: &runfile.Endpoint{URL: "http://b/v1", Model: "small-1"}}}
+	small := func(model string, tokens ...int32) []events.TurnSampled {
+		return []events.TurnSampled{{TokenIDs: tokens, TextOnly: tokens == nil, PolicyVersion: -1,
+			Conversation: &events.Conversation{Tree: runfile.TreeBeside, Rule: "small", Masked: true, Model: model}}}
+	}
 	main, title := &events.Conversation{Tree: runfile.TreeMain}, &events.Conversation{Tree: runfile.TreeBeside, Rule: "titles", Masked: true}
 	turn := func(n, after int, is *events.Conversation) events.TurnSampled {
 		s := events.TurnSampled{Turn: n, TokenIDs: []int32{1, 2}, Conversation: is}
@@ -38,7 +43,11 @@ func TestConversationsAreAudited(t *testing.T) {
 		"goes on otherwise":      {rules, []events.TurnSampled{turn(0, -1, main), turn(1, 0, title)}, nil, map[string]int{"titles": 2}, true},
 		"no word of it":          {rules, []events.TurnSampled{turn(0, -1, nil)}, nil, nil, true},
 		"no word, then a mask":   {rules, []events.TurnSampled{turn(0, -1, nil), turn(1, -1, title)}, nil, map[string]int{"titles": 2}, true},
-		"a rule that is not":     {rules, []events.TurnSampled{turn(0, -1, &events.Conversation{Rule: "small"})}, nil, nil, true},
+		"another model":          {rules, small("small-1"), nil, nil, false},
+		"a third model":          {rules, small("large"), nil, nil, true},
+		"no model":               {rules, small(""), nil, nil, true},
+		"another model's tokens": {rules, small("small-1", 1, 2), nil, map[string]int{"small": 2}, true},
+		"a rule that is not":     {rules, []events.TurnSampled{turn(0, -1, &events.Conversation{Rule: "tiny"})}, nil, nil, true},
 		"masked by no rule":      {rules, []events.TurnSampled{turn(0, -1, &events.Conversation{Masked: true})}, nil, map[string]int{"": 2}, true},
 		"trained on by a rule":   {rules, []events.TurnSampled{turn(0, -1, &events.Conversation{Rule: "titles"})}, nil, nil, true},
 		"in a run without rules": {nil, []events.TurnSampled{turn(0, -1, main)}, nil, nil, true},

@@ -242,6 +242,8 @@ type Conversation struct {
 	// Rule is the first of the run's rules that takes it, "" for none. Masked: it is not trained on.
 	Rule   string `json:"rule,omitempty" jsonschema:"maxLength=64"`
 	Masked bool   `json:"masked,omitempty"`
+	// Model answers it, by the rule's endpoint; "" is the run's policy. Turns of another model have no tokens.
+	Model string `json:"model,omitempty" jsonschema:"maxLength=256"`
 }
 
 // TurnSampled.Lacks may name these, and token columns: those that the run asks for and the answer lacks for some of its tokens.

@@ -1,12 +1,14 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -128,6 +130,39 @@ func (t *TurnSampled) MaskedBy() string {
 		return ""
 	}
 	return t.Conversation.Rule
+}
+
+// AnsweredBy is the model that answered the turn in the place of the run's policy, "" for that.
+func (t *TurnSampled) AnsweredBy() string {
+	if t.Conversation == nil {
+		return ""
+	}
+	return t.Conversation.Model
+}
+
+// AnsweredBy is TurnSampled.AnsweredBy of the turn with a number.
+func (r *Rollout) AnsweredBy(turn int) string {
+	i := slices.IndexFunc(r.Turns, func(t TurnSampled) bool { return t.Turn == turn })
+	if i < 0 {
+		return ""
+	}
+	return r.Turns[i].AnsweredBy()
+}
+
+// CheckAnswered says what is wrong with a turn's conversation where answered is the model that answers it by
+// the run's rules, "" for the policy.
+func (t *TurnSampled) CheckAnswered(answered string) error {
+	switch said := t.AnsweredBy(); {
+	case said != answered:
+		return fmt.Errorf("conversation.model %.80q: by the rules of the run %s answers it", said, cmp.Or(answered, "the policy"))
+	case said == "":
+		return nil
+	case !t.TextOnly || len(t.TokenIDs)+len(t.Logprobs)+len(t.PromptDelta) > 0:
+		return fmt.Errorf("text_only: %.80q has answered, whose tokens are not the policy's: leave them out", said)
+	case t.PolicyVersion != runfile.UnknownVersion || len(t.VersionSpans) > 0:
+		return fmt.Errorf("policy_version %d: %.80q has answered, which is no version of the policy: state %d", t.PolicyVersion, said, runfile.UnknownVersion)
+	}
+	return nil
 }
 
 // MaskedTokens counts the sampled tokens of turns that are not trained on, by the rule that says so.

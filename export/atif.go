@@ -2,6 +2,7 @@ package export
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -92,11 +93,14 @@ func toATIF(whole *storage.Trajectory, b branch, of int, line Rollout) *atifTraj
 			continue
 		}
 		answers := answersTo(t.Messages[i+1:])
-		step := agentStep(m, answers, line.Policy)
+		masked, model := t.Masked[m.Segment], line.Policy
+		if masked != "" && line.answering != nil {
+			model = cmp.Or(line.answering(masked), model)
+		}
+		step := agentStep(m, answers, model)
 		if i < b.copied {
 			step.Copied, step.LLMCalls = true, nil
 		}
-		masked := t.Masked[m.Segment]
 		if masked != "" { // what it said is not trained on
 			step.Extra["masked"] = masked
 			if i >= b.copied { // a model was asked for it

@@ -113,6 +113,9 @@ func TestMaskedATIF(t *testing.T) {
 		t.Fatal(err)
 	}
 	validATIF(t, document)
+	if s := toWholeATIF(tr, Rollout{Reward: &reward, Policy: "p", answering: func(rule string) string { return map[string]string{"titles": "small"}[rule] }}).Steps[2]; s.ModelName != "small" {
+		t.Errorf("a step that another model has answered: %+v", s)
+	}
 	if s := d.Steps[2]; s.Extra["masked"] != "titles" || s.Copied || s.Metrics != nil || *s.LLMCalls != 1 {
 		t.Errorf("a masked step: %+v", s)
 	}

@@ -28,6 +28,8 @@ type Rollout struct {
 	Advantage   float64            `json:"-"` // 0 until the group is complete
 	Policy      string             `json:"-"` // the name of the weights
 
+	answering func(rule string) string // the model that answers a rule's conversations, "" for the policy
+
 	turns []turnShape // of a harness's rollout
 }
 
@@ -62,7 +64,7 @@ func Finished(ctx context.Context, log eventlog.Reader, run string) ([]Rollout, 
 		}
 		line := Rollout{
 			Rollout: r.ID, Task: r.Task, Outcome: l.Outcome(l.FirstFeed(), r.ID),
-			Turns: r.Turns, Tokens: r.Tokens, StopReason: r.StopReason, File: r.Detail.Trajectory, Run: run, Policy: l.Config.Policy, turns: turns[r.ID],
+			Turns: r.Turns, Tokens: r.Tokens, StopReason: r.StopReason, File: r.Detail.Trajectory, Run: run, Policy: l.Config.Policy, answering: l.Config.AnsweredBy, turns: turns[r.ID],
 		}
 		if r.Scored {
 			line.Reward, line.Invalidated = &r.Reward, r.Invalidated

@@ -36,9 +36,15 @@ func (f *RunFile) Look(ctx context.Context, keys fleet.Keys) (o Outlook) {
 	defer cancel()
 	direct := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	servers := f.Servers()
+	own := len(servers)
+	for _, rule := range f.Conversations {
+		if rule.Endpoint != nil {
+			servers = append(servers, *rule.Endpoint)
+		}
+	}
 	var mu sync.Mutex
 	var asked sync.WaitGroup
-	for _, server := range servers {
+	for i, server := range servers {
 		if server.URL == runfile.BuiltinEndpoint || server.Validate() != nil { // the intake says what is wrong
 			continue
 		}
@@ -47,7 +53,7 @@ func (f *RunFile) Look(ctx context.Context, keys fleet.Keys) (o Outlook) {
 			models, err := client.Models(ctx, server.URL)
 			mu.Lock()
 			defer mu.Unlock()
-			o.add(server, models, err, f.Limits.Tokens)
+			o.add(server, models, err, i < own, f.Limits.Tokens)
 		})
 	}
 	asked.Wait()
@@ -57,8 +63,12 @@ func (f *RunFile) Look(ctx context.Context, keys fleet.Keys) (o Outlook) {
 	return o
 }
 
-// add notes what one server has answered.
-func (o *Outlook) add(server runfile.Endpoint, models []inference.Model, err error, tokens int) {
+// add notes what one server has answered: one of the run's policy, or else of a rule of conversations.
+func (o *Outlook) add(server runfile.Endpoint, models []inference.Model, err error, policy bool, tokens int) {
+	address, model := "endpoint", "policy, or the endpoint's model,"
+	if !policy {
+		address, model = "endpoint.url of the rule in conversations", "endpoint.model of the rule in conversations"
+	}
 	var failure *inference.Failure
 	refused := errors.As(err, &failure) && (failure.Status == http.StatusUnauthorized || failure.Status == http.StatusForbidden)
 	switch {
@@ -66,13 +76,13 @@ func (o *Outlook) add(server runfile.Endpoint, models []inference.Model, err err
 		o.Silent = append(o.Silent, server.URL+" refuses the key: give it one with --endpoint-keys")
 	case err != nil && failure != nil && failure.Status != 0: // it answers, and lists no models
 	case err != nil:
-		o.Silent = append(o.Silent, fmt.Sprintf("%s gives no list of its models (%v): start it, or correct endpoint in the run file", server.URL, err))
+		o.Silent = append(o.Silent, fmt.Sprintf("%s gives no list of its models (%v): start it, or correct %s in the run file", server.URL, err, address))
 	case len(models) > 0 && !slices.ContainsFunc(models, func(m inference.Model) bool { return serves(m.ID, server.Model) }):
-		o.Others = append(o.Others, fmt.Sprintf("%s does not serve the model %q but %q: correct policy, or the endpoint's model, in the run file",
-			server.URL, server.Model, models[0].ID))
+		o.Others = append(o.Others, fmt.Sprintf("%s does not serve the model %q but %q: correct %s in the run file",
+			server.URL, server.Model, models[0].ID, model))
 	}
 	for _, m := range models {
-		if room := cmp.Or(m.Context, m.Trained); m.ID == server.Model && room > 0 && room < tokens {
+		if room := cmp.Or(m.Context, m.Trained); m.ID == server.Model && policy && room > 0 && room < tokens {
 			o.Narrow = append(o.Narrow, fmt.Sprintf("%s has a context of %d tokens, and limits.tokens is %d: "+
 				"a rollout that fills it ends with the stop reason context, and is scored as it stands", server.URL, room, tokens))
 		}

@@ -49,6 +49,19 @@ func TestLook(t *testing.T) {
 			}
 		}
 	}
+	rule := RunFile{RunConfig: runfile.DefaultRunConfig()}
+	rule.Policy, rule.Endpoint = "m", runfile.BuiltinEndpoint
+	for want, e := range map[string]runfile.Endpoint{
+		"correct endpoint.url of the rule in conversations":                                                 {URL: gone + "/v1", Model: "small"},
+		`does not serve the model "small" but "other": correct endpoint.model of the rule in conversations`: {URL: server(200, `{"data": [{"id": "other", "max_model_len": 1}]}`), Model: "small"},
+		"": {URL: server(200, `{"data": [{"id": "small", "max_model_len": 1}]}`), Model: "small"},
+	} {
+		rule.Conversations = []runfile.ConversationRule{{Name: "titles", System: "title", Train: new(false), Endpoint: &e}}
+		sees := rule.Look(t.Context(), fleet.Keys{})
+		if said := append(sees.Silent, sees.Others...); len(sees.Narrow) > 0 || len(said) > 1 || (want == "") != (len(said) == 0) || !strings.Contains(strings.Join(said, ""), want) {
+			t.Errorf("a rule's server: %+v, want %q", sees, want)
+		}
+	}
 	outside := RunFile{RunConfig: runfile.RunConfig{External: true, Endpoint: gone}}
 	if sees := outside.Look(t.Context(), fleet.Keys{}); len(sees.Silent)+len(sees.Others)+len(sees.Narrow) > 0 {
 		t.Errorf("a run of outsiders: %+v", sees)

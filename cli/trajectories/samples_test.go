@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/export/episode"
 	"github.com/rondo-rl/rondo/storage"
@@ -45,6 +46,23 @@ func TestSamplesAreExplained(t *testing.T) {
 	s.Rollout.Finished = &events.RolloutFinished{Masked: map[string]int{"titles": 20, "others": 5}}
 	if text, want := fmt.Sprint(s.header()), "sampled tokens of conversations: 5 by rule others, 20 by rule titles"; !strings.Contains(text, want) {
 		t.Errorf("the header is %s, want %q in it", text, want)
+	}
+}
+
+// TestOtherModels: turns that another model has answered say so, and have no version of the policy.
+func TestOtherModels(t *testing.T) {
+	s := &shownRollout{&episode.Episode{
+		Rollout: events.Rollout{Turns: []events.TurnSampled{{}, {Turn: 1, Conversation: &events.Conversation{Rule: "titles", Masked: true, Model: "small"}}}},
+		Trajectory: &storage.Trajectory{Messages: []storage.Message{
+			{Role: "assistant", PolicyVersion: 3}, {Role: "assistant", Content: "A title", Turn: 1, Segment: 1, PolicyVersion: -1},
+		}},
+	}}
+	var text strings.Builder
+	if err := (&view{&app.Screen{W: &text}}).rollout(s, showOptions{turn: -1}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"sampled with version 3\n", "1 turns by small\n", "── turn 1 answered by small · 0 tokens"} {
+		contains(t, text.String(), want)
 	}
 }
 

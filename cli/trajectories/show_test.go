@@ -257,7 +257,8 @@ func TestSampledWith(t *testing.T) {
 		"version 5 and an unknown one":       {sampled(-1, storage.VersionSegment{Start: 0, Length: 1, Version: -1}, storage.VersionSegment{Start: 1, Length: 2, Version: 5})},
 		"version 3 and an unknown one":       {{Role: "assistant", PolicyVersion: 3}, {Role: "assistant", PolicyVersion: -1}}, // text only
 	} {
-		if got := sampledWith(&storage.Trajectory{Messages: messages}); got != want {
+		s := &shownRollout{&episode.Episode{Trajectory: &storage.Trajectory{Messages: messages}}}
+		if got := s.sampledWith(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -78,7 +78,7 @@ func (s *shownRollout) header() []app.Row {
 	s.outcome(fact)
 	versions := fmt.Sprintf("version %d at dispatch", t.DispatchVersion)
 	if len(turns) > 0 {
-		versions += ", sampled with " + sampledWith(t)
+		versions += ", sampled with " + s.sampledWith()
 	}
 	fact("policy", versions, app.Plain)
 	if o := r.Started.Origin; o != nil {
@@ -102,6 +102,15 @@ func (s *shownRollout) header() []app.Row {
 		}
 		fact("untrained", "sampled tokens of conversations: "+strings.Join(rules, ", "), app.Plain)
 	}
+	others := map[string]int{}
+	for _, turn := range r.Taken() {
+		if model := turn.AnsweredBy(); model != "" {
+			others[model]++
+		}
+	}
+	for _, model := range slices.Sorted(maps.Keys(others)) {
+		fact("answered", fmt.Sprintf("%d turns by %s", others[model], app.Line(model, 64)), app.Plain)
+	}
 	if ended := r.AgentEnded(); ended != nil && ended.Recalled+len(ended.Left) > 0 {
 		fact("recalled", fmt.Sprintf("%d turns from the log, %d left behind", ended.Recalled, len(ended.Left)), app.Plain)
 	}
@@ -119,10 +128,10 @@ func (s *shownRollout) header() []app.Row {
 }
 
 // sampledWith names the policy versions of the turns. That of an external model may be unknown.
-func sampledWith(t *storage.Trajectory) string {
+func (s *shownRollout) sampledWith() string {
 	low, high, unknown := int64(-1), int64(-1), false
-	for _, m := range t.Messages {
-		if m.Role != "assistant" {
+	for _, m := range s.Trajectory.Messages {
+		if m.Role != "assistant" || s.Rollout.AnsweredBy(int(m.Turn)) != "" {
 			continue
 		}
 		from, to := m.VersionRange()
@@ -201,7 +210,11 @@ func (s *view) message(m storage.Message, full bool) {
 
 // turn prints one generation and what its calls answered.
 func (s *view) turn(shown *shownRollout, m storage.Message, answers []storage.Message, o showOptions) {
-	facts := fmt.Sprintf("%s · %d tokens · %s", versionsText(m, shown.Rollout.Copied), len(m.TokenIDs), seconds(m.Duration.Seconds()))
+	sampler := versionsText(m, shown.Rollout.Copied)
+	if model := shown.Rollout.AnsweredBy(int(m.Turn)); model != "" {
+		sampler = "answered by " + app.Line(model, 64)
+	}
+	facts := fmt.Sprintf("%s · %d tokens · %s", sampler, len(m.TokenIDs), seconds(m.Duration.Seconds()))
 	if m.FinishReason != "" {
 		facts += " · " + app.Line(m.FinishReason, 20)
 	}

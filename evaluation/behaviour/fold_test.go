@@ -166,12 +166,14 @@ func TestSamples(t *testing.T) {
 	for i, rule := range []string{"titles", "small", "titles", "kept"} {
 		w.sampled("g000001-0", events.TurnSampled{Turn: 5 + i, CompletionTokens: 10, Conversation: &events.Conversation{Rule: rule, Masked: rule != "kept"}})
 	}
+	w.sampled("g000001-0", events.TurnSampled{Turn: 9, CompletionTokens: 7, TextOnly: true, Conversation: &events.Conversation{Rule: "small", Masked: true, Model: "small-1"}})
 	w.event(events.RolloutFinishedType, "g000001-0", events.RolloutFinished{Samples: 5, Sampled: 14, Constrained: 1, StopReason: events.StopContext})
 	w.event(events.RolloutScoredType, "g000001-0", events.RolloutScored{})
 	row := w.row()
 	same(t, "samples", row.Samples, &Figure{Rollouts: 1, Mean: 5, Median: 5, P90: 5})
-	same(t, "trainable", row.TrainableShare, new(13./45))
-	same(t, "masked", row.MaskedTokens, map[string]int{"titles": 20, "small": 10})
+	same(t, "trainable", row.TrainableShare, new(13./52))
+	same(t, "masked", row.MaskedTokens, map[string]int{"titles": 20, "small": 17})
+	same(t, "other models", row.OtherModels, map[string]int{"small-1": 7})
 	same(t, "new samples", row.NewSamples, map[string]int{"thoughts": 2, "drift": 1, "later": 1})
 	same(t, "stop reasons", row.StopReasons, map[string]int{"context": 1})
 }

@@ -37,9 +37,11 @@ type Rollout struct {
 	Samples    int64
 	NewSamples map[string]int
 	// Trainable is how many of the sampled tokens stand in samples, and were neither masked nor constrained. Masked counts
-	// those of conversations that are not trained on, by the rule of the run that says so.
+	// those of conversations that are not trained on, by the rule of the run that says so, and Others those
+	// that another model than the policy has sampled, by its name.
 	Trainable  int64
 	Masked     map[string]int
+	Others     map[string]int
 	StopReason string
 	// Effort is nil where the scorer measured none.
 	Effort *RolloutEffort
@@ -186,7 +188,7 @@ func (r *underWay) turn(e events.Event) error {
 	}
 	r.NewSamples = count(r.NewSamples, turn.SegmentCause, 1)
 	if is := turn.Conversation; is != nil && is.Masked {
-		r.Masked = count(r.Masked, is.Rule, int(tokens))
+		r.Masked, r.Others = count(r.Masked, is.Rule, int(tokens)), count(r.Others, is.Model, int(tokens))
 	}
 	return nil
 }

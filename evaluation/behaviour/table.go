@@ -58,6 +58,7 @@ var figures = []struct {
 	{"samples", "training samples", func(r Row) string { return r.Samples.text() }, false},
 	{"trainable", "of the sampled tokens, those that can be trained on", func(r Row) string { return percent(r.TrainableShare) }, false},
 	{"masked", "sampled tokens that are not trained on, by the rule of conversations that says so", func(r Row) string { return byCount(r.MaskedTokens) }, true},
+	{"other models", "sampled tokens of other models than the policy, by the model", func(r Row) string { return byCount(r.OtherModels) }, true},
 	{"new samples", "why later samples began", func(r Row) string { return byCount(r.NewSamples) }, true},
 	{"stopped", "why rollouts stopped", func(r Row) string { return byCount(r.StopReasons) }, true},
 }

@@ -35,6 +35,8 @@ type Row struct {
 	TrainableShare *float64 `json:"trainable_share,omitempty"`
 	// MaskedTokens counts the sampled tokens of conversations that are not trained on, by the rule of the run that says so.
 	MaskedTokens map[string]int `json:"masked_tokens,omitempty"`
+	// OtherModels counts those that another model than the policy has sampled, by its name.
+	OtherModels map[string]int `json:"other_models,omitempty"`
 	// NewSamples counts the samples behind the first by why they began.
 	NewSamples  map[string]int `json:"new_samples,omitempty"`
 	StopReasons map[string]int `json:"stop_reasons,omitempty"`
@@ -60,7 +62,7 @@ type Tally struct {
 	thinking, calling, parallel              int64 // turns
 	calls, answered, failedCalls             int64
 	sampled, trainable                       int64 // tokens, of the rollouts that count them
-	newSamples, stops, masked                map[string]int
+	newSamples, stops, masked, others        map[string]int
 }
 
 // Start counts a rollout that has begun at a version.
@@ -102,6 +104,9 @@ func (t *Tally) Add(r Rollout) {
 	for rule, n := range r.Masked {
 		t.masked = count(t.masked, rule, n)
 	}
+	for model, n := range r.Others {
+		t.others = count(t.others, model, n)
+	}
 	t.stops = count(t.stops, r.StopReason, 1)
 	if r.Effort != nil {
 		t.effort.add(r.Effort.Effort)
@@ -134,6 +139,9 @@ func (t *Tally) merge(o *Tally) {
 	for rule, n := range o.masked {
 		t.masked = count(t.masked, rule, n)
 	}
+	for model, n := range o.others {
+		t.others = count(t.others, model, n)
+	}
 	for reason, n := range o.stops {
 		t.stops = count(t.stops, reason, n)
 	}
@@ -150,7 +158,7 @@ func (t *Tally) row(thoughts bool) Row {
 		CallsPerTurn: share(t.calls, t.calling), ParallelTurnShare: share(t.parallel, t.calling),
 		CallsBeforeEdit: t.edit.figure(), FailedCallShare: share(t.failedCalls, t.answered),
 		Samples: t.samples.figure(), TrainableShare: share(t.trainable, t.sampled),
-		MaskedTokens: maps.Clone(t.masked), NewSamples: maps.Clone(t.newSamples), StopReasons: maps.Clone(t.stops), LengthPenalty: t.penalty.mean(),
+		MaskedTokens: maps.Clone(t.masked), OtherModels: maps.Clone(t.others), NewSamples: maps.Clone(t.newSamples), StopReasons: maps.Clone(t.stops), LengthPenalty: t.penalty.mean(),
 	}
 	if thoughts {
 		r.ReasoningTurnShare, r.ReasoningCharacters = share(t.thinking, t.turns.sum), t.characters.figure()

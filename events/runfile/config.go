@@ -116,7 +116,7 @@ type RunConfig struct {
 	Environment *Environment `json:"environment,omitempty" yaml:"environment"`
 	// Agent makes the run's rollouts in the place of Rondo's own loop; nil is none.
 	Agent *Agent `json:"agent,omitempty" yaml:"agent"`
-	// Conversations say which conversations of an agent or a harness are trained on. The first rule that takes one decides; one that none takes is.
+	// Conversations say which conversations of an agent or a harness are trained on, and which another model answers. The first rule that takes one decides; one that none takes is trained on.
 	Conversations []ConversationRule `json:"conversations,omitempty" yaml:"conversations"`
 	// Network is what programs in the agents' sandboxes may reach; nil is nothing.
 	Network *Network `json:"network,omitempty" yaml:"network"`

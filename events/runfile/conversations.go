@@ -1,6 +1,7 @@
 package runfile
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +20,9 @@ type ConversationRule struct {
 	Tree string `json:"tree,omitempty" yaml:"tree" absent:"any of them"`
 	// Train says whether the conversation is trained on.
 	Train *bool `json:"train" yaml:"train"`
+	// Endpoint answers the conversation in the place of the run's own servers, with Endpoint.Model, which
+	// is another model than the run's policy. It is asked for chats, and never trained on.
+	Endpoint *Endpoint `json:"endpoint,omitempty" yaml:"endpoint" absent:"the run's own servers and policy"`
 }
 
 // What ConversationRule.Tree may be.
@@ -55,6 +59,58 @@ func (c *RunConfig) ConversationRule(model string, system []string, tree string)
 		return nil
 	}
 	return &c.Conversations[i]
+}
+
+// Answering is the server that answers the conversations of a rule, nil where the run's own do.
+func (c *RunConfig) Answering(rule string) *Endpoint {
+	i := slices.IndexFunc(c.Conversations, func(r ConversationRule) bool { return r.Name == rule })
+	if i < 0 {
+		return nil
+	}
+	return c.Conversations[i].Endpoint
+}
+
+// AnsweredBy is the name of the model that answers the conversations of a rule, "" for the run's policy.
+func (c *RunConfig) AnsweredBy(rule string) string {
+	if e := c.Answering(rule); e != nil {
+		return e.Model
+	}
+	return ""
+}
+
+// AskedOf is by which configuration a server of Answering is asked: the run's, without what it says of
+// its policy. Of its sampling only the most tokens hold: all else is the client's to say.
+func (c *RunConfig) AskedOf(server Endpoint) RunConfig {
+	asked := *c
+	asked.Policy, asked.PolicyVersion, asked.Feeds, asked.TokenColumns = "", nil, nil, nil
+	asked.Endpoint, asked.Endpoints, asked.EndpointAPI = "", []Endpoint{server}, ""
+	asked.Limits.Context = 0
+	asked.Sampling = Sampling{Temperature: 1, MaxTokens: c.Sampling.MaxTokens, Seed: SeedNone}
+	return asked
+}
+
+// checkAnswering says what is wrong with the server of a rule.
+func (c *RunConfig) checkAnswering(r ConversationRule) error {
+	e := r.Endpoint
+	own := func(o Endpoint) bool {
+		return strings.TrimRight(o.URL, "/") == strings.TrimRight(e.URL, "/") && o.Model == e.Model
+	}
+	switch {
+	case e == nil:
+		return nil
+	case e.URL == BuiltinEndpoint:
+		return fmt.Errorf("endpoint: url %q: it serves the run's policy; name another inference server, or leave endpoint out", e.URL)
+	case strings.TrimSpace(e.Model) == "":
+		return errors.New("endpoint: model: it has none; name the model that answers")
+	case slices.ContainsFunc(c.Servers(), own):
+		return fmt.Errorf("endpoint: it has no effect: %s answers with %q anyway; leave endpoint out", withoutSecrets(e.URL), e.Model)
+	case !r.Masks() && r.Train != nil:
+		return fmt.Errorf("train: true, but %q answers, which is not the policy that the run trains; say train: false", e.Model)
+	}
+	if err := e.Validate(); err != nil {
+		return fmt.Errorf("endpoint: %w", err)
+	}
+	return nil
 }
 
 // coveredBy names the rules before one that leave it no conversation to take, nil where it can take
@@ -101,6 +157,8 @@ func (c *RunConfig) validateConversations() (errs []error) {
 		check(r.Tree == "" || slices.Contains(Trees, r.Tree), "tree %.80q: must be one of %v", r.Tree, Trees)
 		check(r.Train != nil, "train: say true or false")
 		check(r.Model != "" || r.System != "" || r.Tree != "", "it takes every conversation; name a model, a system or a tree")
+		err := c.checkAnswering(r)
+		check(err == nil, "%v", err)
 		covered := c.coveredBy(i)
 		check(covered == nil, "it can never take a conversation: before it, %s takes all of them", strings.Join(covered, " and "))
 		masked := slices.ContainsFunc(rules[i+1:], func(o ConversationRule) bool { return o.Masks() })

@@ -84,7 +84,30 @@ func TestBadConversationRules(t *testing.T) {
 			t.Errorf("%v: %v", lines, err)
 		}
 	}
+	for want, e := range map[string]Endpoint{
+		"": {URL: "https://api.example.com/v1", Model: "small", Slots: 4},
+		"endpoint: url \"10.0.0.7\": give the base URL":             {URL: "10.0.0.7", Model: "small"},
+		"endpoint: url \"…@b/v1\": give the base URL":               {URL: "http://user:secret@b/v1", Model: "small"},
+		"endpoint: url \"builtin\": it serves the run's policy":     {URL: BuiltinEndpoint, Model: "small"},
+		"endpoint: model: it has none; name the model that answers": {URL: "http://b/v1"},
+		"endpoint: model: use at most 256 bytes":                    {URL: "http://b/v1", Model: "a\nb"},
+		"endpoint: slots -1":                                        {URL: "http://b/v1", Model: "small", Slots: -1},
+		"endpoint: it has no effect: http://a/v1/ answers with":     {URL: "http://a/v1/", Model: "p"},
+	} {
+		c := withAgent()
+		c.Policy, c.Endpoint, c.Conversations = "p", "http://a/v1", rules("a|m|||mask")
+		c.Conversations[0].Endpoint = &e
+		if err := c.Validate(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%+v: %v, want %q", e, err, want)
+		}
+	}
 	c := withAgent()
+	c.Conversations = rules("a|m|||train", "b|||beside|mask")
+	c.Conversations[0].Endpoint = &Endpoint{URL: "http://b/v1", Model: "small"}
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), `train: true, but "small" answers`) {
+		t.Errorf("a rule that trains on another model: %v", err)
+	}
+	c = withAgent()
 	c.Conversations = []ConversationRule{{Name: "a", Model: "m"}}
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "train: say true or false") {
 		t.Errorf("a rule that says nothing: %v", err)

@@ -20,7 +20,7 @@ var alike = strings.Fields(`conversations endpoints seed steps epochs external t
 	token_columns.top_logprobs token_columns.sampling_mask token_columns.required teachers.url teachers.model teachers.version teachers.hints agent.env agent.files agent.layer`)
 
 // required are keys of sections of which Validate refuses the empty value: the section makes no sense without them.
-var required = strings.Fields(`policy conversations.name endpoint endpoints.url teachers.name trackers.to scorer.effort.half scorer.judge.endpoint scorer.judge.model scorer.judge.rubric
+var required = strings.Fields(`policy conversations.name conversations.endpoint.url endpoint endpoints.url teachers.name trackers.to scorer.effort.half scorer.judge.endpoint scorer.judge.model scorer.judge.rubric
 	token_columns.routed_experts.layers token_columns.routed_experts.top_k token_columns.routed_experts.experts traffic.rate tools.add.name tools.add.description tools.add.command
 	tools.servers.name tools.servers.command tools.servers.url tools.servers.tools.name environment.name environment.tools.name feeds.name feeds.groups_per_batch feeds.micro_batch.tokens
 	shaping.soft_overlong.max_tokens shaping.soft_overlong.buffer filters.pass_rate.min filters.pass_rate.max feeds.filters.pass_rate.min feeds.filters.pass_rate.max`)

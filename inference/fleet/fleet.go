@@ -129,6 +129,8 @@ type Call struct {
 	Spare func(limit int) int
 	// Sampling is how the request samples.
 	Sampling runfile.Sampling
+	// Words: the request wants no tokens, so that their lack says nothing of the server.
+	Words bool
 	// Turn is the number of the turn, and Version the policy's where a server does not tell its own.
 	Turn    int
 	Version int64
@@ -357,7 +359,7 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	if err != nil {
 		return nil, &inference.Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", at.url, err)}
 	}
-	if streamed := a.Response.Streamed(); len(a.Wrong) == 0 && c.Tokens == nil && (streamed || !contradicts) { // what is wrong for one run says nothing of the server
+	if streamed := a.Response.Streamed(); len(a.Wrong) == 0 && c.Tokens == nil && !c.Words && (streamed || !contradicts) { // what is wrong for one run says nothing of the server
 		f.learnTokens(at, streamed, !a.Turn.TextOnly, c.Follow != nil)
 	}
 	f.metrics.sampled(at.url, &a.Turn)

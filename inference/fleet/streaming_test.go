@@ -109,6 +109,7 @@ func TestStreamsCostNoTokens(t *testing.T) {
 		"tokens of a whole one":   {[]string{contradiction, withTokens}, "ss", false},
 		"a contradiction in both": {[]string{"data: " + contradictionChunk + "\n\n", wholeTokens}, "sw", false},
 		"none for a while":        {[]string{textAlone, wholeText, wholeTokens, wholeTokens}, "swsw", false},
+		"words are wanted":        {[]string{textAlone, textAlone, withTokens}, "sss", false},
 		"measured":                {[]string{withTokens, wholeTokens, wholeTokens, wholeTokens}, "swww", true},
 		"wrong for the run":       {[]string{withTokens, withTokens}, "ss", true},
 	} {
@@ -125,7 +126,7 @@ func TestStreamsCostNoTokens(t *testing.T) {
 				if c.cold {
 					ask.Sampling.Temperature = 0.5
 				}
-				told = ""
+				told, ask.Words = "", name == "words are wanted"
 				answer, err := f.Complete(t.Context(), ask)
 				if err != nil {
 					t.Fatal(err)

@@ -238,6 +238,8 @@ func TestLiveRun(t *testing.T) {
 	servicetest.StartRollout(d, d.log, "live", "g000002-0", "fix")
 	d.state(events.TurnSampledType, "g000002-0", "0", events.TurnSampled{NewSegment: true, TokenIDs: []int32{4, 5}, Logprobs: []float32{-1, -1},
 		Conversation: &events.Conversation{Tree: "beside", Rule: "titles", Masked: true}})
+	d.state(events.TurnSampledType, "g000002-0", "1", events.TurnSampled{Turn: 1, NewSegment: true, TextOnly: true, PolicyVersion: -1,
+		Conversation: &events.Conversation{Tree: "beside", Rule: "small", Masked: true, Model: "small-1"}})
 	d.state(events.RolloutFailedType, "g000002-0", "0", events.RolloutFailed{Stage: events.StageTools, Class: "sandbox", Message: "no room"})
 	d.state(events.RunPausedType, "live", "p", events.RunPaused{Reason: "lunch"})
 	d.has("/runs/live", "paused", "lunch", "failed: sandbox", "0.500", "in flight")
@@ -245,7 +247,7 @@ func TestLiveRun(t *testing.T) {
 	if page := d.show("/runs/live?outcome=failed"); strings.Contains(part(t, page, "rollouts"), "g000001-0") {
 		t.Error("a trained rollout is among the failed ones")
 	}
-	d.has("/runs/live/rollouts/g000002-0", "failed at tools: sandbox: no room", "2 sampled")
+	d.has("/runs/live/rollouts/g000002-0", "failed at tools: sandbox: no room", "2 sampled", "answered by small-1")
 	titles := "/runs/live/rollouts/g000002-0/messages/1/tokens"
 	d.has(titles, "<small>0.368</small>", "not trained on: rule titles of the run's conversations")
 	if page := d.show(titles); strings.Count(page, `<li class="masked">`) != 2 {

@@ -277,6 +277,8 @@ func factsOf(e *episode.Episode, m storage.Message) string {
 	switch {
 	case int(m.Turn) < e.Rollout.Copied:
 		version = "not sampled here"
+	case e.Rollout.AnsweredBy(int(m.Turn)) != "":
+		version = "answered by " + line(e.Rollout.AnsweredBy(int(m.Turn)))
 	case len(m.Versions) > 0:
 		version = fmt.Sprintf("versions %d to %d", m.Versions[0].Version, m.Versions[len(m.Versions)-1].Version)
 	case m.PolicyVersion >= 0:

@@ -96,6 +96,11 @@ func (d *Dashboard) run(w http.ResponseWriter, r *http.Request) error {
 	b.mu.Lock()
 	err = p.fill(r, b)
 	servers := b.state.books.Config.Servers()
+	for _, rule := range b.state.books.Config.Conversations {
+		if rule.Endpoint != nil {
+			servers = append(servers, *rule.Endpoint)
+		}
+	}
 	b.mu.Unlock()
 	if err != nil {
 		return err

@@ -167,7 +167,7 @@ func TestSlowReader(t *testing.T) {
 			}
 		},
 		"of what came before": func(w *stream) error {
-			l := newLive(&tenant{}, &rollout{}, &ask{Request: &dialects.Request{Stream: true}})
+			l := newLive(&tenant{}, &ask{cfg: &runfile.RunConfig{}, Request: &dialects.Request{Stream: true}})
 			l.follow(inference.Delta{Content: strings.Repeat("x", 4<<20)})
 			l.end()
 			return w.tell(dialects.Chat{}, &ask{Request: &dialects.Request{}}, l)
@@ -212,7 +212,7 @@ func TestWhoReadsAlong(t *testing.T) {
 		"by tokens":    {cfg: runfile.RunConfig{EndpointAPI: runfile.APITokens}, stream: true},
 		"with columns": {cfg: runfile.RunConfig{TokenColumns: &runfile.TokenColumns{}}, stream: true},
 	} {
-		if l := newLive(&tenant{agent: c.agent}, &rollout{cfg: c.cfg}, &ask{Request: &dialects.Request{Stream: c.stream}}); l.follows != c.want {
+		if l := newLive(&tenant{agent: c.agent}, &ask{cfg: &c.cfg, Request: &dialects.Request{Stream: c.stream}}); l.follows != c.want {
 			t.Errorf("%s: %t", name, l.follows)
 		}
 	}

@@ -33,6 +33,12 @@ type ask struct {
 	base        string
 	after, held int
 	ends        []int
+	// cfg is by which configuration it is asked for: the run's, or that of the server which the rule of its
+	// conversation names.
+	cfg    *runfile.RunConfig
+	server *runfile.Endpoint // that one, nil for the run's own
+	// stops are the texts that end its answer, where the run does not say.
+	stops []string
 	// defaults are those of its tools.
 	defaults defaults
 	// routed is of how many tokens the server was not asked the experts, as that turn's segment has them.
@@ -71,6 +77,15 @@ func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialects.Dialect
 			return give(w, d, a, n)
 		}
 	}
+	err = g.turn(w, r, t, d, share, body, a)
+	if errors.Is(err, errMoved) && w.answer == nil { // at most once: the main one stays that
+		err = g.turn(w, r, t, d, share, body, nil)
+	}
+	return err
+}
+
+// turn answers a request with a turn, which is read unless it was already.
+func (g *Gateway) turn(w *stream, r *http.Request, t *tenant, d dialects.Dialect, share *memory.Share, body []byte, a *ask) error {
 	waited := t.agent.waits()
 	defer waited()
 	if err := g.gate.enter(r.Context(), t.Priority); err != nil {
@@ -95,6 +110,9 @@ func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialects.Dialect
 		return err
 	}
 	if err := a.bind(ro.Turns); err != nil {
+		return err
+	}
+	if err := a.choose(ro, t.agent.behind()); err != nil {
 		return err
 	}
 	if err := ro.within(a); err != nil {
@@ -189,7 +207,7 @@ func (g *Gateway) sample(w *stream, r *http.Request, t *tenant, ro *rollout, a *
 		err error
 	}
 	done := make(chan outcome, 1)
-	live := newLive(t, ro, a)
+	live := newLive(t, a)
 	go func() {
 		n, err := g.ask(ctx, t, ro, a, live)
 		live.end()
@@ -246,7 +264,7 @@ func (r *rollout) entrance(t *tenant) time.Duration {
 }
 
 func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask, live *live) (*answer, error) {
-	if len(ro.cfg.Servers()) == 0 {
+	if len(a.cfg.Servers()) == 0 {
 		return nil, problem(http.StatusConflict, "no_endpoint", "run %s has no endpoint: open one whose run file names the inference server", ro.Run)
 	}
 	seed, done, err := g.seed(ro, a)
@@ -255,18 +273,18 @@ func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask, live 
 	}
 	defer done()
 	call := fleet.Call{
-		Run: ro.Run, Config: &ro.cfg, Affinity: ro.ID, Priority: t.Priority, Turn: len(ro.Turns), Version: ro.cfg.AssumedVersion(),
-		Sampling: a.sampling, Fit: true,
+		Run: ro.Run, Config: a.cfg, Affinity: ro.ID, Priority: t.Priority, Turn: len(ro.Turns), Version: a.cfg.AssumedVersion(),
+		Sampling: a.sampling, Fit: true, Words: a.server != nil,
 		Request:  func(model string, most int) any { return withColumns(request(a, model, seed, most), ro, a) },
 		TextOnly: true, Until: time.Now().Add(ro.entrance(t)), Patient: t.agent != nil,
 	}
-	if ro.cfg.EndpointAPI == runfile.APITokens {
+	if a.cfg.EndpointAPI == runfile.APITokens {
 		if call.Tokens, err = a.byTokens(ro, seed); err != nil {
 			return nil, problem(http.StatusBadRequest, "invalid_request_error", "endpoint_api of run %s is tokens: %v", ro.Run, err)
 		}
 	}
 	if live.follows {
-		live.begin(ro, seed)
+		live.begin(ro, a, seed)
 		call.Follow = live.follow
 	}
 	sampled, err := g.servers.Complete(ctx, call)
@@ -304,6 +322,9 @@ func request(a *ask, model string, seed int64, most int) map[string]any {
 	body["seed"] = seed
 	if a.sampling.Seed == runfile.SeedNone {
 		delete(body, "seed")
+	}
+	if a.server != nil { // nobody trains on what it says
+		return body
 	}
 	body["top_logprobs"] = 0 // newer vLLM gives no log-probabilities without it
 	for _, field := range []string{"logprobs", "return_token_ids", "return_prompt_token_ids", "return_meta_info", "return_weight_versions"} {

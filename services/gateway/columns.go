@@ -13,7 +13,7 @@ import (
 
 // withColumns asks for what the run wants beside tokens. Servers of chats name the experts of the whole conversation, so they are asked only where that is not too long for an answer.
 func withColumns(body map[string]any, ro *rollout, a *ask) map[string]any {
-	want := ro.cfg.TokenColumns
+	want := a.cfg.TokenColumns
 	if want == nil {
 		return body
 	}

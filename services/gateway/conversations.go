@@ -2,21 +2,23 @@ package gateway
 
 import (
 	"encoding/json"
+	"net/http"
 	"slices"
+	"time"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// conversation is what the run's rules say of that of a turn, which has its place; nil where there
-// are none. It is judged once: a turn that goes on with another one takes over what that has. gone
+// conversation is what the run's rules say of that of a request, whose place is known; nil where there
+// are none. It is judged once: a request that goes on with a turn takes over what that has. gone
 // are turns to which an agent that was started anew has not come.
-func (r *rollout) conversation(a *ask, turn *events.TurnSampled, gone []int) *events.Conversation {
+func (r *rollout) conversation(a *ask, gone []int) *events.Conversation {
 	switch {
 	case len(r.cfg.Conversations) == 0:
 		return nil
-	case turn.After != nil:
-		return r.Turns[*turn.After].Conversation
+	case a.after >= 0:
+		return r.Turns[a.after].Conversation
 	}
 	tree, found := newTree(r.Turns).kin(a)
 	if !found {
@@ -38,7 +40,49 @@ func (r *rollout) conversation(a *ask, turn *events.TurnSampled, gone []int) *ev
 	if !found && rule.Masks() && rule.Tree == "" {
 		tree = runfile.TreeBeside // whichever comes first: the main one may come yet
 	}
-	return &events.Conversation{Tree: tree, Rule: rule.Name, Masked: rule.Masks()}
+	return &events.Conversation{Tree: tree, Rule: rule.Name, Masked: rule.Masks(), Model: r.cfg.AnsweredBy(rule.Name)}
+}
+
+// choose chooses who answers a request whose place is known: the run's own servers, as the run samples, or
+// the one that the rule of its conversation names, as the client wishes.
+func (a *ask) choose(r *rollout, gone []int) error {
+	a.cfg, a.server = &r.cfg, r.answering(a, gone)
+	if a.server == nil {
+		return nil
+	}
+	cfg := r.cfg.AskedOf(*a.server)
+	a.cfg = &cfg
+	wishes := cfg.Sampling
+	if t, ok := a.requested["temperature"].(float64); ok {
+		wishes.Temperature = t
+	}
+	return a.chooseSampling(wishes)
+}
+
+// answering is the server that answers a request by the rules of the run, nil for the run's own.
+func (r *rollout) answering(a *ask, gone []int) *runfile.Endpoint {
+	if is := r.conversation(a, gone); is != nil {
+		return r.cfg.Answering(is.Rule)
+	}
+	return nil
+}
+
+// errMoved refuses an answer of a model that does not answer its conversation any more: which one is the
+// main one was decided while it was sampled.
+var errMoved = &refusal{status: http.StatusServiceUnavailable, code: "conversation_moved", after: time.Second,
+	message: "another conversation of the rollout began meanwhile, and by the rules of the run another model answers this one: try again"}
+
+// moved reports whether another server answers a request by now.
+func (r *rollout) moved(a *ask, gone []int) bool {
+	now := r.answering(a, gone)
+	return (now == nil) != (a.server == nil) || now != nil && *now != *a.server
+}
+
+// asText leaves out of a turn what another model than the policy says of its tokens.
+func asText(turn *events.TurnSampled) {
+	turn.TextOnly, turn.TokenIDs, turn.Logprobs, turn.Columns = true, nil, nil, nil
+	turn.PolicyVersion, turn.VersionSpans = runfile.UnknownVersion, nil
+	turn.Lacks = slices.DeleteFunc(turn.Lacks, func(what string) bool { return what != events.LackTools })
 }
 
 // kin is what an earlier conversation is in its rollout's tree, which a request takes up again

@@ -87,7 +87,7 @@ func TestConversations(t *testing.T) {
 					gone = c.gone
 				}
 				got := ""
-				if turn.Conversation = r.conversation(a, &turn, gone); turn.Conversation != nil {
+				if turn.Conversation = r.conversation(a, gone); turn.Conversation != nil {
 					if got = turn.Conversation.Tree; turn.Conversation.Rule != "" {
 						got += " " + turn.Conversation.Rule
 					}

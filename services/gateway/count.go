@@ -66,11 +66,14 @@ func (g *Gateway) tokensOf(w *stream, r *http.Request, t *tenant, share *memory.
 	if err := a.bind(ro.Turns); err != nil {
 		return 0, err
 	}
+	if err := a.choose(ro, t.agent.behind()); err != nil {
+		return 0, err
+	}
 	conv, err := a.byTokens(ro, 0)
 	if err != nil {
 		return 0, problem(http.StatusBadRequest, "invalid_request_error", "%v", err)
 	}
-	n, err := g.servers.Count(ctx, fleet.Call{Run: ro.Run, Config: &ro.cfg, Affinity: ro.ID, Sampling: a.sampling, Tokens: conv})
+	n, err := g.servers.Count(ctx, fleet.Call{Run: ro.Run, Config: a.cfg, Affinity: ro.ID, Sampling: a.sampling, Tokens: conv})
 	switch {
 	case err == nil:
 		a.tellWithheld(w)

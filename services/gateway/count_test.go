@@ -177,6 +177,7 @@ func (d reads) Read([]byte) (*dialects.Request, error) {
 func TestChatsAreCountedAsWritten(t *testing.T) {
 	a := askOf(t, dialects.Chat{}, map[string]any{"messages": []any{map[string]any{"role": "user", "content": "Mend it.", "odd": 1}}})
 	want := string(a.Forward["messages"])
+	a.cfg = &runfile.RunConfig{}
 	conv, err := a.byTokens(&rollout{cfg: runfile.RunConfig{}}, 0)
 	if err != nil {
 		t.Fatal(err)

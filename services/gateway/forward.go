@@ -113,7 +113,7 @@ func (a *Agent) recall(r *ask) *dialects.Answer {
 	a.recording.take(turn)
 	a.overflow = 0
 	a.fail(nil)
-	n := &dialects.Answer{ID: fmt.Sprintf("%s-%d", name(a.run, a.id), turn.Turn), Model: a.policy,
+	n := &dialects.Answer{ID: fmt.Sprintf("%s-%d", name(a.run, a.id), turn.Turn), Model: cmp.Or(turn.AnsweredBy(), a.policy),
 		Created: turn.StartedAt, Turn: *turn}
 	if turn.Reasoning != nil {
 		n.Reasoning = turn.Reasoning.Text

@@ -84,8 +84,13 @@ func TestForward(t *testing.T) {
 		bodies = append(bodies, scripted(n, unchanged))
 	}
 	r := onLog(t, bodies...)
+	r.Turns[3].Conversation = &events.Conversation{Rule: "titles", Masked: true, Model: "small"}
 	a := resumed(r)
 	for n := range 20 {
+		model := "policy"
+		if n == 3 {
+			model = "small"
+		}
 		results := unchanged
 		if n >= 12 {
 			results = func(turn int) string {
@@ -96,7 +101,7 @@ func TestForward(t *testing.T) {
 			}
 		}
 		got := a.recall(askOf(t, dialects.Chat{}, scripted(n, results)))
-		if n < 12 != (got != nil) || got != nil && (got.Turn.Turn != n || got.ID != fmt.Sprint("r.g000001-0-", n) || got.Model != "policy" ||
+		if n < 12 != (got != nil) || got != nil && (got.Turn.Turn != n || got.ID != fmt.Sprint("r.g000001-0-", n) || got.Model != model ||
 			!slices.Equal(got.Prompt, talk(askOf(t, dialects.Chat{}, bodies[n]).Conversation).tokens())) {
 			t.Fatalf("request %d is answered by %+v", n, got)
 		}

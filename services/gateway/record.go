@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,9 +37,16 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sa
 		if err := t.agent.mayRecord(now); err != nil {
 			return nil, err
 		}
-		turn, prompt, err := sampled.TurnAs(len(now.Turns), now.cfg.AssumedVersion()) // it may have another number by now
+		if now.moved(a, t.agent.behind()) {
+			return nil, errMoved
+		}
+		turn, prompt, err := sampled.TurnAs(len(now.Turns), a.cfg.AssumedVersion()) // it may have another number by now
 		if err != nil && !errors.Is(err, inference.ErrTokens) {
 			return nil, err
+		}
+		if a.server != nil {
+			prompt = nil
+			asText(&turn)
 		}
 		if len(a.Forward["tools"]) == 0 {
 			turn.Unoffered()
@@ -53,7 +61,7 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sa
 		if err := g.place(ctx, now, a, sampled, prompt, &turn); err != nil {
 			return nil, err
 		}
-		turn.Conversation = now.conversation(a, &turn, t.agent.behind())
+		turn.Conversation = now.conversation(a, t.agent.behind())
 		id, err := contentID(ro, turn)
 		if err != nil {
 			return nil, err
@@ -101,7 +109,7 @@ func (g *Gateway) stateTurn(ctx context.Context, t *tenant, ro *rollout, id stri
 var errAdopted = errors.New("the turn's place is taken")
 
 func newAnswer(ro *rollout, turn events.TurnSampled, prompt []int32, response *inference.Response) *answer {
-	n := &answer{Answer: &dialects.Answer{ID: fmt.Sprintf("%s-%d", name(ro.Run, ro.ID), turn.Turn), Model: ro.cfg.Policy, Created: turn.StartedAt, Turn: turn, Prompt: prompt}}
+	n := &answer{Answer: &dialects.Answer{ID: fmt.Sprintf("%s-%d", name(ro.Run, ro.ID), turn.Turn), Model: cmp.Or(turn.AnsweredBy(), ro.cfg.Policy), Created: turn.StartedAt, Turn: turn, Prompt: prompt}}
 	choice := response.Choices[0]
 	if turn.Reasoning != nil {
 		n.Reasoning = turn.Reasoning.Text

@@ -36,14 +36,17 @@ func (a *ask) chooseSampling(run runfile.Sampling) error {
 	if wrong != nil {
 		return invalid(wrong)
 	}
+	if raw, ok := a.Forward["stop"]; ok {
+		a.stops = stops(raw)
+		delete(a.Forward, "stop")
+	}
 	if s.Stop == nil {
-		s.Stop = stops(a.Forward["stop"])
+		s.Stop = a.stops
 	}
 	if err := s.Validate(); err != nil {
 		return invalid(err)
 	}
-	a.sampling = s
-	delete(a.Forward, "stop")
+	a.sampling, a.fields = s, nil
 	delete(a.Forward, "chat_template_kwargs")
 	text, err := json.Marshal(inference.NewSample(s))
 	if err != nil {

@@ -105,14 +105,18 @@ type words struct {
 
 // newLive follows where the answer is told while it comes. By tokens, and with columns beside the tokens, servers are asked for whole answers. So is an agent's of the run's own: nobody
 // reads along, and an answer that breaks off is asked for again where nothing of it was told.
-func newLive(t *tenant, ro *rollout, a *ask) *live {
-	follows := a.Stream && t.agent == nil && ro.cfg.EndpointAPI != runfile.APITokens && ro.cfg.TokenColumns == nil
+func newLive(t *tenant, a *ask) *live {
+	follows := a.Stream && t.agent == nil && a.cfg.EndpointAPI != runfile.APITokens && a.cfg.TokenColumns == nil
 	return &live{follows: follows, came: make(chan struct{}, 1)}
 }
 
 // begin names the answer by its seed, which another of the rollout under way at once does not have, as the turn has no number yet.
-func (l *live) begin(ro *rollout, seed int64) {
-	l.head = dialects.Answer{ID: fmt.Sprintf("%s-s%x", name(ro.Run, ro.ID), seed), Model: ro.cfg.Policy, Created: time.Now()}
+func (l *live) begin(ro *rollout, a *ask, seed int64) {
+	model := ro.cfg.Policy
+	if a.server != nil {
+		model = a.server.Model
+	}
+	l.head = dialects.Answer{ID: fmt.Sprintf("%s-s%x", name(ro.Run, ro.ID), seed), Model: model, Created: time.Now()}
 }
 
 // follow takes what an inference server says.

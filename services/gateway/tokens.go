@@ -22,13 +22,13 @@ func (a *ask) byTokens(ro *rollout, seed int64) (func(model string) inference.Co
 	if err != nil {
 		return nil, err
 	}
-	conv := inference.Conversation{Chat: ro.cfg.EndpointAPI != runfile.APITokens, Request: inference.Request{
+	conv := inference.Conversation{Chat: a.cfg.EndpointAPI != runfile.APITokens, Request: inference.Request{
 		Messages: messages, Tools: tools,
 		Sample: inference.NewSample(a.sampling), Seed: inference.NewSeed(a.sampling, seed), Extra: map[string]any{},
 		Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true, ReturnWeightVersions: true,
-		Columns: ro.cfg.TokenColumns,
+		Columns: a.cfg.TokenColumns,
 	}}
-	if want := ro.cfg.TokenColumns; want != nil {
+	if want := a.cfg.TokenColumns; want != nil {
 		conv.Request.TopLogprobs = want.TopLogprobs
 	}
 	if conv.Chat { // templates read what they like of messages

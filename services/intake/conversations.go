@@ -22,6 +22,11 @@ func admitConversation(cfg runfile.RunConfig, r *events.Rollout, p *events.TurnS
 		return refuse("conversation: the run has rules of conversations; say which one the turn is of, and which rule takes it")
 	case !slices.Contains(runfile.Trees, is.Tree):
 		return refuse("conversation.tree %.40q: must be one of %v", is.Tree, runfile.Trees)
+	}
+	if err := p.CheckAnswered(cfg.AnsweredBy(is.Rule)); err != nil {
+		return refuse("%v", err)
+	}
+	switch {
 	case p.After != nil:
 		if before := r.Turns[*p.After].Conversation; before == nil || *before != *is {
 			return refuse("conversation: turn %d, with which it goes on, has another one", *p.After)

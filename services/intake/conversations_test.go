@@ -13,7 +13,8 @@ import (
 // turn before it says; and the end of an episode trains on nothing that its turns mask.
 func TestConversationsOfOutsiders(t *testing.T) {
 	var cfg runfile.RunConfig
-	cfg.Conversations = []runfile.ConversationRule{{Name: "titles", System: "title", Train: new(false)}, {Name: "sages", Model: "sage", Train: new(true)}}
+	cfg.Conversations = []runfile.ConversationRule{{Name: "titles", System: "title", Train: new(false)}, {Name: "sages", Model: "sage", Train: new(true)},
+		{Name: "small", Model: "haiku", Train: new(false), Endpoint: &runfile.Endpoint{URL: "http://b/v1", Model: "small-1"}}}
 	main, title := &events.Conversation{Tree: runfile.TreeMain}, &events.Conversation{Tree: runfile.TreeBeside, Rule: "titles", Masked: true}
 	r := &events.Rollout{Turns: []events.TurnSampled{
 		{NewSegment: true, Conversation: main, TokenIDs: []int32{1}}, {Turn: 1, NewSegment: true, Conversation: title, TokenIDs: []int32{2, 3}},
@@ -30,7 +31,7 @@ func TestConversationsOfOutsiders(t *testing.T) {
 		"a rule that trains":        {&events.Conversation{Tree: runfile.TreeMain, Rule: "sages"}, -1, false, ""},
 		"without a word":            {nil, -1, false, "say which one the turn is of"},
 		"another tree":              {&events.Conversation{Tree: "left"}, -1, false, `conversation.tree "left"`},
-		"another rule":              {&events.Conversation{Tree: runfile.TreeMain, Rule: "small"}, -1, false, `conversation.rule "small"`},
+		"another rule":              {&events.Conversation{Tree: runfile.TreeMain, Rule: "tiny"}, -1, false, `conversation.rule "tiny"`},
 		"masked by no rule":         {&events.Conversation{Tree: runfile.TreeMain, Masked: true}, -1, false, `conversation.rule ""`},
 		"masked by one that is not": {&events.Conversation{Tree: runfile.TreeMain, Rule: "sages", Masked: true}, -1, false, "rule sages of the run says train: true"},
 		"trained on all the same":   {&events.Conversation{Tree: runfile.TreeMain, Rule: "titles"}, -1, false, "rule titles of the run says train: false"},
@@ -46,6 +47,26 @@ func TestConversationsOfOutsiders(t *testing.T) {
 			at.Conversations = nil
 		}
 		if err := admitConversation(at, r, p); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+
+	small := func(model string) *events.Conversation {
+		return &events.Conversation{Tree: runfile.TreeBeside, Rule: "small", Masked: true, Model: model}
+	}
+	for name, c := range map[string]struct {
+		turn events.TurnSampled
+		want string
+	}{
+		"another model":           {events.TurnSampled{Conversation: small("small-1"), TextOnly: true, PolicyVersion: -1}, ""},
+		"not by whom":             {events.TurnSampled{Conversation: small(""), TextOnly: true, PolicyVersion: -1}, `conversation.model "": by the rules of the run small-1 answers it`},
+		"by a third one":          {events.TurnSampled{Conversation: small("large"), TextOnly: true, PolicyVersion: -1}, `conversation.model "large"`},
+		"where no rule says so":   {events.TurnSampled{Conversation: &events.Conversation{Tree: runfile.TreeMain, Model: "small-1"}, TextOnly: true, PolicyVersion: -1}, "the policy answers it"},
+		"with tokens":             {events.TurnSampled{Conversation: small("small-1"), TokenIDs: []int32{1}, PolicyVersion: -1}, "text_only"},
+		"with those of a prompt":  {events.TurnSampled{Conversation: small("small-1"), TextOnly: true, PromptDelta: []int32{1}, PolicyVersion: -1}, "text_only"},
+		"of the policy's version": {events.TurnSampled{Conversation: small("small-1"), TextOnly: true, PolicyVersion: 3}, "policy_version 3"},
+	} {
+		if err := admitConversation(cfg, r, &c.turn); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}

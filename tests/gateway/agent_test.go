@@ -80,6 +80,12 @@ func actAgent(what, instruction string) error {
 	case "probe":
 		return probe()
 	}
+	if what == "titles" {
+		title := []any{map[string]any{"role": "system", "content": "You are a title generator."}, messages[0]}
+		if _, _, err := askModel(title); err != nil {
+			return err
+		}
+	}
 	for {
 		said, calls, err := askModel(messages)
 		if err != nil && what == "for ever" {
