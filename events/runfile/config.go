@@ -315,7 +315,7 @@ func (c *RunConfig) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(ValidToken(c.Policy), "policy %q: use letters, digits, - and _, at most 64", c.Policy)
+	check(ValidToken(c.Policy), "policy %q: use letters, digits, - and _, at most 64; a server that knows it by another name is asked for endpoints: [{url: URL, model: NAME}]", c.Policy)
 	check(c.GroupSize >= 1 && c.GroupSize <= 1024, "group_size %d: must be 1 to 1024", c.GroupSize)
 	check(c.Steps >= 0, "steps %d: must not be negative", c.Steps)
 	errs = append(errs, c.validateEndpoints()...)
