@@ -28,7 +28,7 @@ BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 NAMED = re.compile(r"# ([\w/-]+\.\w+)\n")
 
 #: Programs of the pages that go on until their run is closed, or for as long as a reader trains.
-LASTING = ("batches.py", "reward.py", "train.py", "trainer.py")
+LASTING = ("batches.py", "other_trainer.py", "reward.py", "train.py")
 
 #: Stands in for a trainer whose package is not here: it takes the first batch of a run's feed, and publishes weights.
 TRAINER = """
@@ -59,20 +59,26 @@ def commands(page: str) -> list[list[str]]:
 
 
 @contextmanager
-def followed(page: str, folder: Path, binary: str, url: str, instead: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
+def followed(
+    page: str, folder: Path, binary: str, url: str, instead: Mapping[str, str] | None = None, trainer: str = ""
+) -> Iterator[dict[str, Any]]:
     """Follow a page in an empty folder; its inference server is at url. What `rondo run show` says when a step is trained.
 
-    instead: files whose packages this machine lacks, and what stands in for each.
+    instead: files whose packages this machine lacks, and what stands in for each. trainer: a program, for a page whose trainer is no
+    file of its own.
     """
-    for name, text in {**files(page), **(instead or {})}.items():
+    for name, text in {**files(page), **(instead or {}), "other_trainer.py": trainer}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.replace("http://127.0.0.1:8000/v1", url))
     variables = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python"), "PYTHONUNBUFFERED": "1"}
     variables.pop("RONDO_DIR", None)
     told: dict[str, Any] = {}
+    shown = commands(page)
+    if trainer:
+        shown.insert(next(i for i, c in enumerate(shown) if c[:3] == ["rondo", "run", "show"]), ["python3", "other_trainer.py"])
     with ExitStack() as lasting:
-        for command in commands(page):
+        for command in shown:
             match command:
                 case ["pip", "install", what]:
                     assert (ROOT / what.partition("[")[0] / "pyproject.toml").exists(), what

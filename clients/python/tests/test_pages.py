@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import random
 import re
 from collections.abc import Mapping, Sequence
@@ -14,26 +15,51 @@ import pytest
 from .model import serving
 from .pages import PAGES, TRAINER, files, followed
 
+#: In place of a taskset's tasks and rewards.
+TASKS = """
+import json
+
+with open("tasks.jsonl", "w") as out:
+    for n in range(8):
+        out.write(json.dumps({"name": f"sum-{n}", "instruction": f"What is {n} + 2?", "answer": str(n + 2)}) + "\\n")
+"""
+REWARD = """
+from rondo import env
+
+env.serve("sums", reward=lambda rollout: float(rollout.answer == rollout.data["answer"]))
+"""
+
 #: What stands in for a page's files, by the package that they need.
 INSTEAD = {
+    "from-harbor": {},
+    "from-prime-rl": {
+        "verifiers": {"tasks.py": TASKS, "reward.py": REWARD},
+        "msgspec": {"batches.py": TRAINER.format(run="sums")},
+    },
     "from-trl": {"trl": {"train.py": TRAINER.format(run="sums")}},
+    "from-verl": {},
 }
 
 
-def sums(messages: Sequence[Mapping[str, Any]]) -> str:
-    """A model that adds, and is wrong now and then."""
-    asked = re.search(r"(\d+) \+ (\d+)", str(messages[-1]["content"]))
-    assert asked is not None, messages
-    return str(int(asked[1]) + int(asked[2]) + random.choice((0, 0, 1)))
+def answers(messages: Sequence[Mapping[str, Any]]) -> Any:
+    """A model that adds, and is wrong now and then; and that mends the task of `rondo tasks init`, or does not."""
+    if asked := re.search(r"What is (\d+) \+ (\d+)", str(messages[-1]["content"])):
+        return str(int(asked[1]) + int(asked[2]) + random.choice((0, 0, 1)))
+    if messages[-1]["role"] == "tool":
+        return "Done."
+    mend = "sed -i 's/split(\" \")/split()/' count.py" if random.random() < 0.5 else "cat count.py"
+    return [{"id": "c0", "name": "run_terminal_cmd", "arguments": json.dumps({"command": mend})}]
 
 
 def test_all_pages_are_followed() -> None:
-    assert len(PAGES) == 4 and PAGES == sorted(INSTEAD)
+    assert PAGES == sorted(INSTEAD)
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_leads_to_a_trained_step(page: str, binary: str, tmp_path: Path) -> None:
-    lacking = {name: text for package, given in INSTEAD[page].items() if importlib.util.find_spec(package) is None for name, text in given.items()}
+    absent = [text for package, text in INSTEAD[page].items() if importlib.util.find_spec(package) is None]
+    lacking = {name: text for given in absent for name, text in given.items()}
     assert set(lacking) <= set(files(page))
-    with serving(sums) as url, followed(page, tmp_path, binary, url, lacking) as told:
+    trainer = TRAINER.format(run="sums") if page == "from-verl" else ""
+    with serving(answers) as url, followed(page, tmp_path, binary, url, lacking, trainer) as told:
         assert told["rewards"] and 0 <= told["rewards"][0] <= 1, told
