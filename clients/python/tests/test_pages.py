@@ -29,13 +29,34 @@ from rondo import env
 env.serve("sums", reward=lambda rollout: float(rollout.answer == rollout.data["answer"]))
 """
 
+#: In place of prime-rl's trainer: it waits for the files of the first step, and leaves weights as that does.
+PRIME_RL = """
+import time
+from pathlib import Path
+
+import msgspec
+import numpy
+from safetensors.numpy import save_file
+
+batch, weights = Path("out/rollouts/step_1/rank_0.bin"), Path("out/broadcasts/step_1")
+while not batch.exists():
+    time.sleep(0.1)
+parts = msgspec.msgpack.decode(batch.read_bytes())
+for ids, mask, advantages, logprobs, positions, lengths, temperatures, names, _ in parts:
+    assert len(ids) == len(mask) == len(advantages) == len(logprobs) == len(positions) == len(temperatures) == len(names) == sum(lengths)
+assert any(any(part[1]) for part in parts)
+weights.mkdir(parents=True)
+save_file({"w": numpy.zeros(3, numpy.float32)}, weights / "model.safetensors")
+(weights / "STABLE").touch()
+"""
+
+#: In place of trainers that are no file of their page.
+TRAINERS = {"from-prime-rl": PRIME_RL, "from-verl": TRAINER.format(run="sums")}
+
 #: What stands in for a page's files, by the package that they need.
 INSTEAD = {
     "from-harbor": {},
-    "from-prime-rl": {
-        "verifiers": {"tasks.py": TASKS, "reward.py": REWARD},
-        "msgspec": {"batches.py": TRAINER.format(run="sums")},
-    },
+    "from-prime-rl": {"verifiers": {"tasks.py": TASKS, "reward.py": REWARD}},
     "from-trl": {"trl": {"train.py": TRAINER.format(run="sums")}},
     "from-verl": {},
 }
@@ -60,6 +81,5 @@ def test_a_page_leads_to_a_trained_step(page: str, binary: str, tmp_path: Path) 
     absent = [text for package, text in INSTEAD[page].items() if importlib.util.find_spec(package) is None]
     lacking = {name: text for given in absent for name, text in given.items()}
     assert set(lacking) <= set(files(page))
-    trainer = TRAINER.format(run="sums") if page == "from-verl" else ""
-    with serving(answers) as url, followed(page, tmp_path, binary, url, lacking, trainer) as told:
+    with serving(answers) as url, followed(page, tmp_path, binary, url, lacking, TRAINERS.get(page, "")) as told:
         assert told["rewards"] and 0 <= told["rewards"][0] <= 1, told

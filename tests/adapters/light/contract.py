@@ -93,6 +93,7 @@ def prime_rl(struct: Any = MicroBatch, sample: Any = None) -> None:
         row["micro_batch"] = number
     packed = reference.handmade.batch(samples, micro_batches="3")
     wire = msgspec.msgpack.encode([struct(**fields) for fields in to_prime_rl(packed)])
+    assert wire == msgspec.msgpack.encode([list(fields.values()) for fields in to_prime_rl(packed)]), "as docs/guide/from-prime-rl.md writes it"
     received = msgspec.msgpack.decode(wire, type=list[struct])
     assert len(received) == 3
 
