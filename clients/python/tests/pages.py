@@ -1,4 +1,7 @@
-"""The guide's pages for users of other libraries, followed as a reader does: their files are written, and their commands are run in order."""
+"""The guide's pages for users of other libraries, followed as a reader does: their files are written, and their commands are run in order.
+
+tests/adapters follows them, too, beside the packages of others, which have no pytest.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from .conftest import ROOT, Plane, ending
-
+ROOT = Path(__file__).resolve().parents[3]
 GUIDE = ROOT / "docs/guide"
 
 #: The pages, by the names of their files.
@@ -27,7 +29,7 @@ BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 #: The first line of a block that is a file.
 NAMED = re.compile(r"# ([\w/-]+\.\w+)\n")
 
-#: Programs of the pages that go on until their run is closed, or for as long as a reader trains.
+#: Programs that go on until their run is closed, or for as long as a reader trains.
 LASTING = ("batches.py", "other_trainer.py", "reward.py", "train.py")
 
 #: Stands in for a trainer whose package is not here: it takes the first batch of a run's feed, and publishes weights.
@@ -43,19 +45,35 @@ with rondo.Feed({run!r}, "trainer") as feed:
 """
 
 
+def blocks(page: str) -> list[tuple[str, str]]:
+    """The blocks of a page, each with its language."""
+    return BLOCK.findall((GUIDE / f"{page}.md").read_text())
+
+
 def files(page: str) -> dict[str, str]:
     """The files that a page shows, by their names."""
-    blocks = BLOCK.findall((GUIDE / f"{page}.md").read_text())
-    found = {named[1]: body for _, body in blocks if (named := NAMED.match(body))}
-    bare = [body for language, body in blocks if language not in ("sh", "text") and not NAMED.match(body)]
+    bare = [body for language, body in blocks(page) if language not in ("sh", "text") and not NAMED.match(body)]
     assert not bare, f"{page}: this block has no name of a file in its first line, so nothing runs it:\n{bare}"
-    return found
+    return {named[1]: body for _, body in blocks(page) if (named := NAMED.match(body))}
 
 
 def commands(page: str) -> list[list[str]]:
     """The commands that a page shows."""
-    blocks = BLOCK.findall((GUIDE / f"{page}.md").read_text())
-    return [shlex.split(line, comments=True) for language, body in blocks if language == "sh" for line in body.splitlines()]
+    return [shlex.split(line, comments=True) for language, body in blocks(page) if language == "sh" for line in body.splitlines()]
+
+
+def words(page: str, column: int = 0) -> list[str]:
+    """What a column of a page's table of words has in code: fields of settings, without values. `.b` behind `a.c` is `a.b`."""
+    table = (GUIDE / f"{page}.md").read_text().partition("\n## Words\n")[2]
+    found: list[str] = []
+    for row in re.findall(r"^\| (.*) \|$", table, re.MULTILINE):
+        before = ""
+        for code in re.findall(r"(?<!\[)`([^`]+)`", row.split(" | ")[column]):
+            word = re.split(r"[=:]", code)[0].replace("[]", "")
+            before = before.rpartition(".")[0] + word if word.startswith(".") else word
+            found.append(before)
+    assert len(found) > 8, (page, found)
+    return found
 
 
 @contextmanager
@@ -68,58 +86,57 @@ def followed(
     file of its own.
     """
     for name, text in {**files(page), **(instead or {}), "other_trainer.py": trainer}.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text.replace("http://127.0.0.1:8000/v1", url))
+        (folder / name).write_text(text.replace("http://127.0.0.1:8000/v1", url))
+    shown = commands(page)
+    if trainer:
+        shown.insert(next(i for i, c in enumerate(shown) if c[:3] == ["rondo", "run", "show"]), ["python3", "other_trainer.py"])
     variables = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python"), "PYTHONUNBUFFERED": "1"}
     variables.pop("RONDO_DIR", None)
     told: dict[str, Any] = {}
-    shown, started = commands(page), list[subprocess.Popen[str]]()
-    if trainer:
-        shown.insert(next(i for i, c in enumerate(shown) if c[:3] == ["rondo", "run", "show"]), ["python3", "other_trainer.py"])
     with ExitStack() as lasting:
-        for command in shown:
-            match command:
-                case ["pip", "install", what]:
-                    assert (ROOT / what.partition("[")[0] / "pyproject.toml").exists(), what
-                case ["rondo", "up", *arguments]:
-                    plane = Plane(binary, folder / ".rondo", *arguments)
-                    plane.start()
-                    lasting.callback(plane.stop)
-                case ["rondo", "run", "show", run]:
-                    told = trained(binary, run, folder, started)
-                case ["rondo", *arguments]:
-                    ran([binary, *arguments], folder, variables)
-                case ["python3", program, *arguments] if program in LASTING:
-                    log = lasting.enter_context((folder / f"{program}.log").open("w"))
-                    going = subprocess.Popen(
-                        [sys.executable, program, *arguments], cwd=folder, env=variables, stdout=log, stderr=log, text=True
-                    )
-                    started.append(lasting.enter_context(ending(going)))
-                case ["python3", *arguments]:
-                    ran([sys.executable, *arguments], folder, variables)
-                case _:
-                    raise AssertionError(f"{page}: nothing runs {command}")
+        started: list[subprocess.Popen[bytes]] = []
+        for program, *arguments in shown:
+            command = [{"rondo": binary, "python3": sys.executable}.get(program, program), *arguments]
+            if program == "pip":
+                assert (ROOT / arguments[1].partition("[")[0] / "pyproject.toml").exists(), arguments
+            elif arguments[0] == "up" or arguments[0] in LASTING:
+                started.append(lasting.enter_context(going(command, folder, variables)))
+                if arguments[0] == "up":
+                    until(lambda: (folder / ".rondo/endpoint.json").exists(), folder, started)
+            elif arguments[:2] == ["run", "show"]:
+                until(lambda: told.update(state(command, folder)) or told.get("policy_version", 0) > 0, folder, started)  # noqa: B023
+            else:
+                done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True)
+                assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         assert told, f"{page} does not show that a step is trained"
         yield told
 
 
-def ran(command: list[str], folder: Path, variables: Mapping[str, str]) -> None:
-    """Run a command to its end."""
-    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True)
-    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+@contextmanager
+def going(command: Sequence[str], folder: Path, variables: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that goes on until the block ends. What it says is in a file beside it."""
+    with open(folder / f"{Path(command[1]).stem}.log", "wb") as log:
+        with subprocess.Popen(command, cwd=folder, env=variables, stdout=log, stderr=log) as process:
+            try:
+                yield process
+            finally:
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(30)
+                process.kill()
 
 
-def trained(binary: str, run: str, folder: Path, started: Sequence[subprocess.Popen[str]]) -> dict[str, Any]:
-    """What the command line says of a run behind its first trained step. A program that fails is not waited for."""
-    deadline, said = time.monotonic() + 300, ""
-    while time.monotonic() < deadline and not any(process.poll() for process in started):
-        shown = subprocess.run([binary, "run", "show", run, "--json"], cwd=folder, capture_output=True, text=True)
-        said = shown.stdout + shown.stderr
-        with contextlib.suppress(json.JSONDecodeError):
-            told: dict[str, Any] = json.loads(shown.stdout)
-            if told.get("policy_version", 0) > 0:
-                return told
+def state(command: Sequence[str], folder: Path) -> dict[str, Any]:
+    """What `rondo run show` says, or nothing while it fails."""
+    done = subprocess.run([*command, "--json"], cwd=folder, capture_output=True, text=True)
+    return json.loads(done.stdout) if done.returncode == 0 else {}
+
+
+def until(check: Any, folder: Path, started: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Wait for something that is on its way, and not where a program has failed."""
+    deadline = time.monotonic() + 300
+    while not check():
+        if time.monotonic() > deadline or any(process.poll() for process in started):
+            logs = "\n".join(f"{path.name}:\n{path.read_text()[-3000:]}" for path in folder.glob("*.log"))
+            raise AssertionError(f"a program failed, or was not done within 300 s:\n{logs}")
         time.sleep(0.2)
-    logs = {path.name: path.read_text()[-2000:] for path in folder.glob("*.log")}
-    raise AssertionError(f"no step of {run} was trained: {said}\n{json.dumps(logs, indent=1)}")

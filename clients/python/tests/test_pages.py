@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from .conftest import ROOT, missing
 from .model import serving
-from .pages import PAGES, TRAINER, files, followed
+from .pages import PAGES, TRAINER, files, followed, words
 
 #: In place of a taskset's tasks and rewards.
 TASKS = """
@@ -76,10 +77,41 @@ def test_all_pages_are_followed() -> None:
     assert PAGES == sorted(INSTEAD)
 
 
+#: What the right column of the tables has beside keys of a run file.
+NO_KEYS = re.compile(r"rondo |to_|instruction$|agent\.timeout_sec$|preset$|mean_centred$|maxrl$|rae$|grpo$|max_rl$|trl_async$|AsyncGRPOTrainer$")
+
+
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_leads_to_a_trained_step(page: str, binary: str, tmp_path: Path) -> None:
+def test_words_of_a_page_are_keys_of_a_run_file(page: str) -> None:
+    known = set(re.findall(r"(\w+):", (ROOT / "examples/run.yaml").read_text()))
+    unknown = [word for word in words(page, 1) if not NO_KEYS.match(word) and not set(word.split(".")) <= known]
+    assert not unknown
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_leads_to_a_trained_step(
+    page: str, binary: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     absent = [text for package, text in INSTEAD[page].items() if importlib.util.find_spec(package) is None]
     lacking = {name: text for given in absent for name, text in given.items()}
     assert set(lacking) <= set(files(page))
     with serving(answers) as url, followed(page, tmp_path, binary, url, lacking, TRAINERS.get(page, "")) as told:
         assert told["rewards"] and 0 <= told["rewards"][0] <= 1, told
+        if page == "from-harbor":
+            monkeypatch.chdir(tmp_path)
+            the_notebook_reads_a_run("mine", capsys)
+
+
+def the_notebook_reads_a_run(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The cells of examples/read_run.ipynb run one after the other, beside the run's plane."""
+    if importlib.util.find_spec("polars") is None:
+        missing("polars is not installed")
+    cells = json.loads((ROOT / "examples/read_run.ipynb").read_text())["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    found: dict[str, Any] = {}
+    capsys.readouterr()
+    exec(code.replace('"demo-1"', repr(run)), found)
+    said = capsys.readouterr().out
+    assert found["steps"]["step"].to_list()[0] == 1 and found["batch"].step == 1, said
+    assert set(found["rollouts"]["task"]) == {"word-count"} and found["rollout"].verdict.reward in (0, 0.25, 0.5, 0.75, 1), said
+    assert len(found["tokens"]) and found["tokens"]["probability"].is_between(0, 1).all() and "turn 0, token" in said, said
