@@ -115,15 +115,16 @@ def followed(
 @contextmanager
 def going(command: Sequence[str], folder: Path, variables: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """A program that goes on until the block ends. What it says is in a file beside it."""
-    with open(folder / f"{Path(command[1]).stem}.log", "wb") as log:
-        with subprocess.Popen(command, cwd=folder, env=variables, stdout=log, stderr=log) as process:
-            try:
-                yield process
-            finally:
-                process.terminate()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(30)
-                process.kill()
+    with ExitStack() as open_files:
+        log = open_files.enter_context(open(folder / f"{Path(command[1]).stem}.log", "wb"))
+        process = open_files.enter_context(subprocess.Popen(command, cwd=folder, env=variables, stdout=log, stderr=log))
+        try:
+            yield process
+        finally:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(30)
+            process.kill()
 
 
 def state(command: Sequence[str], folder: Path) -> dict[str, Any]:

@@ -168,7 +168,9 @@ def the_page() -> None:
     shown = files("from-harbor")
     for name in ("job.yaml", "job-on-a-plane.yaml"):
         JobConfig.model_validate(yaml.safe_load(shown[name]))
-    named = [word for word in words("from-harbor") if not word.endswith((".json", ".txt")) and word not in ("rollout_details", "harbor view")]
+    named = [
+        word for word in words("from-harbor") if not word.endswith((".json", ".txt")) and word not in ("rollout_details", "harbor view")
+    ]
     assert len(named) > 6 and "rollout_details" in AgentContext.model_fields, named
     assert all(is_field(JobConfig, word) for word in named), [word for word in named if not is_field(JobConfig, word)]
     assert not is_field(JobConfig, "agents.no_field")

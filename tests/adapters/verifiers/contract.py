@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import served
-from verifiers import v1 as vf
-
 from mended import binary
+from verifiers import v1 as vf
 
 from rondo.env.rating import Rollout
 from rondo.env.verifiers import Tasks
