@@ -95,7 +95,7 @@ def adds(messages: Any) -> str:
 
 
 def the_page() -> None:
-    """docs/guide/from-trl.md leads to a step that TRL's own trainer has made of a feed's batch; only the model is small. Its words are TRL's."""
+    """docs/guide/from-trl.md leads to a step of TRL's own trainer over a feed's batch; only the model is small. Its words are TRL's."""
     settings = {field.name for kind in (GRPOConfig, AsyncGRPOConfig) for field in dataclasses.fields(kind)}
     known = {*settings, *inspect.signature(GRPOTrainer.__init__).parameters, "prompt", "AsyncGRPOConfig", "RolloutSample"}
     named = words("from-trl")
