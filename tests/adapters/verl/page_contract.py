@@ -37,8 +37,9 @@ with tempfile.TemporaryDirectory() as name:
     subprocess.run([sys.executable, "data.py"], check=True)
     rows = RLHFDataset([before.data.train_files], tokenizer(), before.data)
     score = get_custom_reward_fn(before)
-    for n, row in enumerate(rows):
+    for n in range(8):
+        row = rows[n]
         assert str(row["raw_prompt"][-1]["content"]).startswith(f"What is {n} + 2?"), row
         told = {"data_source": row["data_source"], "ground_truth": row["reward_model"]["ground_truth"], "extra_info": row["extra_info"]}
         assert (score(solution_str=f" {n + 2}", **told), score(solution_str="no", **told)) == (1.0, 0.0)
-print(f"docs/guide/from-verl.md: {len(commands)} commands compose, {len(rows)} rows are read and scored")
+print(f"docs/guide/from-verl.md: {len(commands)} commands compose, 8 rows are read and scored")
