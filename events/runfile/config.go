@@ -315,7 +315,8 @@ func (c *RunConfig) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(ValidToken(c.Policy), "policy %q: use letters, digits, - and _, at most 64; a server that knows it by another name is asked for endpoints: [{url: URL, model: NAME}]", c.Policy)
+	check(ValidToken(c.Policy), "policy %q: use letters, digits, - and _, at most 64; "+
+		"a server that knows it by another name is asked for endpoints: [{url: URL, model: NAME}]", c.Policy)
 	check(c.GroupSize >= 1 && c.GroupSize <= 1024, "group_size %d: must be 1 to 1024", c.GroupSize)
 	check(c.Steps >= 0, "steps %d: must not be negative", c.Steps)
 	errs = append(errs, c.validateEndpoints()...)
@@ -419,7 +420,8 @@ func (c *RunConfig) validateTasks() (errs []error) {
 		seen[t.Name] = true
 	}
 	if len(bare) > 0 && !c.workspaceless() {
-		errs = append(errs, fmt.Errorf("tasks: %d of them, the first one %.80q, have neither a workspace nor tests: name in the run file who rates them (scorer: {function: NAME}) or plays them (environment: {name: NAME})", len(bare), bare[0]))
+		errs = append(errs, fmt.Errorf("tasks: %d of them, the first one %.80q, have neither a workspace nor tests: name in the run file "+
+			"who rates them (scorer: {function: NAME}) or plays them (environment: {name: NAME})", len(bare), bare[0]))
 	}
 	errs = append(errs, c.validateSeparation()...)
 	if n := len(c.DifferentNeeds()); n > maxNeeds {

@@ -136,25 +136,25 @@ func TestValidate(t *testing.T) {
 		"a task without a name": {func(c *RunConfig) { c.Tasks[0].Name = "" }, "tasks: 0"},
 		"a task in no folder":   {func(c *RunConfig) { c.Tasks[0].Workdir = "app" }, `workdir "app"`},
 		"a task without files":  {func(c *RunConfig) { c.Tasks[0].Snapshot = storage.Ref{} }, "snapshot"},
-		"tasks that are a text alone": {func(c *RunConfig) {
+		"texts alone": {func(c *RunConfig) {
 			c.Tasks = []TaskSpec{{Name: "a", Workdir: "/"}, {Name: "b", Workdir: "/"}}
 		}, `tasks: 2 of them, the first one "a", have neither a workspace nor tests: name in the run file who rates them (scorer: {function: NAME})`},
-		"texts that a function rates": {func(c *RunConfig) {
+		"texts with a function": {func(c *RunConfig) {
 			c.Tasks, c.Scorer.Function = []TaskSpec{{Name: "a", Workdir: "/"}}, "exact"
 		}, ""},
-		"a model's name as the policy": {func(c *RunConfig) { c.Policy = "Qwen/Qwen3-0.6B" }, "endpoints: [{url: URL, model: NAME}]"},
-		"an evaluation":                {evaluation, ""},
-		"one of the first version":     {func(c *RunConfig) { evaluation(c); c.PolicyVersion = new(int64(0)) }, ""},
-		"one that feeds a trainer":     {func(c *RunConfig) { c.Epochs = 1 }, ""},
-		"a version before the first":   {func(c *RunConfig) { c.PolicyVersion = new(int64(-1)) }, "policy_version -1"},
-		"negative epochs":              {func(c *RunConfig) { c.Epochs = -1 }, "epochs -1: must be 0 to 10000"},
-		"epochs and steps":             {func(c *RunConfig) { evaluation(c); c.Steps = 3 }, "epochs 2 and steps 3"},
-		"epochs and a curriculum":      {func(c *RunConfig) { evaluation(c); c.Curriculum = &Curriculum{} }, "leave out the curriculum"},
-		"epochs of outsiders":          {func(c *RunConfig) { evaluation(c); c.External = true }, "an external run tries no tasks"},
-		"room in training":             {func(c *RunConfig) { c.InFlight = 9 }, ""},
-		"negative room":                {func(c *RunConfig) { evaluation(c); c.InFlight = -1 }, "in_flight -1"},
-		"no feeds":                     {func(c *RunConfig) { c.Feeds = nil }, "feeds: the run has none"},
-		"modules without Go":           {func(c *RunConfig) { c.Tasks[0].Toolchains, c.Tasks[0].Modules = nil, c.Tasks[0].Snapshot }, "modules: they are for the toolchains go and node"},
+		"a model's name":             {func(c *RunConfig) { c.Policy = "Qwen/Qwen3-0.6B" }, "endpoints: [{url: URL, model: NAME}]"},
+		"an evaluation":              {evaluation, ""},
+		"one of the first version":   {func(c *RunConfig) { evaluation(c); c.PolicyVersion = new(int64(0)) }, ""},
+		"one that feeds a trainer":   {func(c *RunConfig) { c.Epochs = 1 }, ""},
+		"a version before the first": {func(c *RunConfig) { c.PolicyVersion = new(int64(-1)) }, "policy_version -1"},
+		"negative epochs":            {func(c *RunConfig) { c.Epochs = -1 }, "epochs -1: must be 0 to 10000"},
+		"epochs and steps":           {func(c *RunConfig) { evaluation(c); c.Steps = 3 }, "epochs 2 and steps 3"},
+		"epochs and a curriculum":    {func(c *RunConfig) { evaluation(c); c.Curriculum = &Curriculum{} }, "leave out the curriculum"},
+		"epochs of outsiders":        {func(c *RunConfig) { evaluation(c); c.External = true }, "an external run tries no tasks"},
+		"room in training":           {func(c *RunConfig) { c.InFlight = 9 }, ""},
+		"negative room":              {func(c *RunConfig) { evaluation(c); c.InFlight = -1 }, "in_flight -1"},
+		"no feeds":                   {func(c *RunConfig) { c.Feeds = nil }, "feeds: the run has none"},
+		"modules without Go":         {func(c *RunConfig) { c.Tasks[0].Toolchains, c.Tasks[0].Modules = nil, c.Tasks[0].Snapshot }, "modules: they are for the toolchains go and node"},
 		"modules that are nowhere": {func(c *RunConfig) {
 			c.Tasks[0].Toolchains, c.Tasks[0].Modules = []string{"go"}, storage.Ref{Key: "../x"}
 		}, `modules: `},

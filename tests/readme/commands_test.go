@@ -80,7 +80,8 @@ func TestCommands(t *testing.T) {
 	t.Run("snippet", func(t *testing.T) { checkSnippet(t, dir) })
 }
 
-// commandDocuments are the documents whose commands are run, in this order. Those for users of other libraries have planes of their own: clients/python/tests/test_pages.py runs them.
+// commandDocuments are the documents whose commands are run, in this order. The guide's pages for users of other libraries have
+// planes of their own: clients/python/tests/test_pages.py runs their commands.
 func commandDocuments(t *testing.T) []string {
 	t.Helper()
 	guide, err := filepath.Glob(filepath.Join(root, "docs/guide/*.md"))
