@@ -71,7 +71,7 @@ var stopped = map[string]string{
 
 // holder is who has a rollout that is in flight.
 var holder = map[string]string{
-	events.StageGenerator: "the model has it", events.StageTools: "its tools run", events.StageScorer: "the verifier has it", events.StageGroup: "it waits for the others of its group",
+	events.StageGenerator: "the model has it", events.StageTools: "its tools run", events.StageScorer: "it waits for its score", events.StageGroup: "it waits for the others of its group",
 	events.StageFeed: "it waits for a batch", books.StageTrainer: "it is in a batch that the trainer has not taken", events.StageEnvironment: "its environment has it",
 }
 

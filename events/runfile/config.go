@@ -315,7 +315,8 @@ func (c *RunConfig) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(ValidToken(c.Policy), "policy %q: use letters, digits, - and _, at most 64", c.Policy)
+	check(ValidToken(c.Policy), "policy %q: use letters, digits, - and _, at most 64; "+
+		"a server that knows it by another name is asked for endpoints: [{url: URL, model: NAME}]", c.Policy)
 	check(c.GroupSize >= 1 && c.GroupSize <= 1024, "group_size %d: must be 1 to 1024", c.GroupSize)
 	check(c.Steps >= 0, "steps %d: must not be negative", c.Steps)
 	errs = append(errs, c.validateEndpoints()...)
@@ -378,6 +379,7 @@ func (c *RunConfig) validateEvaluation() (errs []error) {
 
 func (c *RunConfig) validateTasks() (errs []error) {
 	seen := map[string]bool{}
+	var bare []string // tasks that are a text alone
 	for i, t := range c.Tasks {
 		check := func(ok bool, format string, args ...any) {
 			if !ok {
@@ -397,7 +399,11 @@ func (c *RunConfig) validateTasks() (errs []error) {
 		t.ValidateSteps(check)
 		err = CheckDeterministic(t.Deterministic)
 		check(err == nil, "deterministic: %v", err)
-		if t.HasWorkspace() || !c.workspaceless() {
+		textAlone := !t.HasWorkspace() && !t.HasVerifier()
+		if textAlone {
+			bare = append(bare, t.Name)
+		}
+		if t.HasWorkspace() || !c.workspaceless() && !textAlone {
 			err = t.Snapshot.Validate()
 			check(err == nil, "snapshot: %v", err)
 		}
@@ -406,12 +412,16 @@ func (c *RunConfig) validateTasks() (errs []error) {
 			check(err == nil, "modules: %v", err)
 			check(slices.Contains(t.Toolchains, "go") || slices.Contains(t.Toolchains, "node"), "modules: they are for the toolchains go and node")
 		}
-		if t.HasVerifier() || t.HasWorkspace() || !c.workspaceless() {
+		if !textAlone {
 			err = t.Tests.Validate()
 			check(err == nil, "tests: %v", err)
 		}
 		check(t.Verifier == "" || slices.Contains(Verifiers, t.Verifier), "verifier %q: must be one of %v", t.Verifier, Verifiers)
 		seen[t.Name] = true
+	}
+	if len(bare) > 0 && !c.workspaceless() {
+		errs = append(errs, fmt.Errorf("tasks: %d of them, the first one %.80q, have neither a workspace nor tests: name in the run file "+
+			"who rates them (scorer: {function: NAME}) or plays them (environment: {name: NAME})", len(bare), bare[0]))
 	}
 	errs = append(errs, c.validateSeparation()...)
 	if n := len(c.DifferentNeeds()); n > maxNeeds {

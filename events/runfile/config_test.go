@@ -131,11 +131,18 @@ func TestValidate(t *testing.T) {
 				c.Tasks = append(c.Tasks, task)
 			}
 		}, `34 different needs`},
-		"no tasks":                   {func(c *RunConfig) { c.Tasks = nil }, "tasks: the run has none"},
-		"one task twice":             {func(c *RunConfig) { c.Tasks = []TaskSpec{validTask("a"), validTask("b"), validTask("a")} }, `tasks: 2 ("a"): name: it appears twice`},
-		"a task without a name":      {func(c *RunConfig) { c.Tasks[0].Name = "" }, "tasks: 0"},
-		"a task in no folder":        {func(c *RunConfig) { c.Tasks[0].Workdir = "app" }, `workdir "app"`},
-		"a task without files":       {func(c *RunConfig) { c.Tasks[0].Snapshot = storage.Ref{} }, "snapshot"},
+		"no tasks":              {func(c *RunConfig) { c.Tasks = nil }, "tasks: the run has none"},
+		"one task twice":        {func(c *RunConfig) { c.Tasks = []TaskSpec{validTask("a"), validTask("b"), validTask("a")} }, `tasks: 2 ("a"): name: it appears twice`},
+		"a task without a name": {func(c *RunConfig) { c.Tasks[0].Name = "" }, "tasks: 0"},
+		"a task in no folder":   {func(c *RunConfig) { c.Tasks[0].Workdir = "app" }, `workdir "app"`},
+		"a task without files":  {func(c *RunConfig) { c.Tasks[0].Snapshot = storage.Ref{} }, "snapshot"},
+		"texts alone": {func(c *RunConfig) {
+			c.Tasks = []TaskSpec{{Name: "a", Workdir: "/"}, {Name: "b", Workdir: "/"}}
+		}, `tasks: 2 of them, the first one "a", have neither a workspace nor tests: name in the run file who rates them (scorer: {function: NAME})`},
+		"texts with a function": {func(c *RunConfig) {
+			c.Tasks, c.Scorer.Function = []TaskSpec{{Name: "a", Workdir: "/"}}, "exact"
+		}, ""},
+		"a model's name":             {func(c *RunConfig) { c.Policy = "Qwen/Qwen3-0.6B" }, "endpoints: [{url: URL, model: NAME}]"},
 		"an evaluation":              {evaluation, ""},
 		"one of the first version":   {func(c *RunConfig) { evaluation(c); c.PolicyVersion = new(int64(0)) }, ""},
 		"one that feeds a trainer":   {func(c *RunConfig) { c.Epochs = 1 }, ""},

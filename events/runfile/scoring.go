@@ -72,15 +72,15 @@ func (s Scoring) Reward(components map[string]float64) (float64, error) {
 }
 
 func (s Scoring) sum(components map[string]float64) (float64, error) {
-	weights := s.Weights
+	weights, advice := s.Weights, ""
 	if len(weights) == 0 {
-		weights = map[string]float64{RewardComponent: 1}
+		weights, advice = map[string]float64{RewardComponent: 1}, ": weigh them in scorer.weights of the run file"
 	}
 	var sum float64
 	for _, name := range slices.Sorted(maps.Keys(weights)) {
 		value, ok := components[name]
 		if !ok {
-			return 0, fmt.Errorf("%w: %.100q; there are %s", ErrNoComponent, name, named(components))
+			return 0, fmt.Errorf("%w: %.100q; there are %s%s", ErrNoComponent, name, named(components), advice)
 		}
 		sum += float64(weights[name] * value) // the conversion forbids a fused operation, which rounds once only
 	}

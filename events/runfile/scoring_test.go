@@ -29,6 +29,7 @@ func TestReward(t *testing.T) {
 		"feedback has a threshold":  {Scoring{Threshold: &half}, map[string]float64{"feedback": 0.75}, 1, ""},
 		"a component of that name":  {Scoring{}, map[string]float64{"reward": 1, "feedback": 0.25}, 1, ""},
 		"a component is missing":    {Scoring{Weights: map[string]float64{"style": 1}}, map[string]float64{"reward": 1, "b": 2}, 0, `"style"; there are ["b" "reward"]`},
+		"another component":         {Scoring{}, map[string]float64{"score": 1}, 0, `"reward"; there are ["score"]: weigh them in scorer.weights`},
 		"nothing was reported":      {Scoring{}, nil, 0, `"reward"`},
 		"a sum that is no number":   {Scoring{Weights: map[string]float64{"a": 1e6, "b": 1e6}}, map[string]float64{"a": 1e308, "b": -1e308}, 0, "finite"},
 		"a sum that is unbounded":   {Scoring{Weights: map[string]float64{"a": 2}, Threshold: &half}, map[string]float64{"a": 1.5e308}, 0, "finite"},

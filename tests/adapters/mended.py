@@ -5,28 +5,19 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "clients/python"), str(ROOT / "examples/harnesses")]
+__all__ = ["ROOT", "binary", "mended", "turns"]
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "clients/python"), str(HERE.parents[1] / "examples/harnesses")]
+
+from built import ROOT, binary
 
 from tests.conftest import Plane
 from tests.scripted import Script, gateway, model, open_run
-
-
-def binary(folder: Path) -> str:
-    """The program rondo, with the first process of its sandboxes beside it."""
-    if given := os.environ.get("RONDO_BINARY"):
-        return given
-    if shutil.which("go") is None:
-        sys.exit("there is no go command to build rondo with, and no RONDO_BINARY")
-    for name in ("rondo", "rondo-sandbox-init"):
-        subprocess.run(["go", "build", "-o", str(folder / name), f"./cmd/{name}"], cwd=ROOT, check=True)
-    return str(folder / "rondo")
 
 
 def mended(scripts: dict[str, Script]) -> None:

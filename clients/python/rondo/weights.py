@@ -63,6 +63,8 @@ def _read(path: Path) -> Iterator[File]:
     if not any(p.suffix == ".safetensors" for p in paths):
         raise ValueError(f"{path}: no file ends in .safetensors")
     for p in paths:
+        if not p.suffix and p.stat().st_size == 0:
+            continue  # a mark that the folder is complete, as prime-rl leaves STABLE
         if not NAME.fullmatch(p.name) or not p.suffix.strip("."):
             raise ValueError(f"{p}: want a name of letters, digits and ._-, with an extension")
         if (size := p.stat().st_size) > MAX_STREAM:

@@ -145,11 +145,19 @@ def test_files_of_a_folder_are_published_as_they_are(client: rondo.Client, plane
     run = plane.open_run(client)
     save_file({"w": np.ones(2, np.float32)}, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "STABLE").touch()  # says that the folder is complete
     assert client.publish_weights(f"policy-{run}", tmp_path, run=run, through_step=0) == 1
     manifest = json.loads((plane.dir / f"objects/weights/policy-{run}/v000001/manifest.json").read_text())
     assert [f["name"] for f in manifest["files"]] == ["config.json", "model.safetensors"]
     for f in manifest["files"]:
         assert (plane.dir / "objects" / f["ref"]).read_bytes() == (tmp_path / f["name"]).read_bytes()
+
+
+def test_a_file_of_a_folder_without_an_extension_is_refused(tmp_path: Path) -> None:
+    save_file({"w": np.ones(2, np.float32)}, tmp_path / "model.safetensors")
+    (tmp_path / "STABLE").write_text("7")
+    with pytest.raises(ValueError, match="STABLE: want a name"):
+        list(weights.files(tmp_path, {}))
 
 
 def test_of_a_version_with_a_base_only_a_delta_is_uploaded(client: rondo.Client, plane: Plane, tmp_path: Path) -> None:

@@ -13,21 +13,25 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
 os.environ |= {"HARBOR_TELEMETRY": "0", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
+import yaml
 from harbor.agents.base import BaseAgent
 from harbor.cli.job_plugins import attach_job_plugins, finalize_job_plugins, plugin_configs_from_cli
 from harbor.job import Job
 from harbor.llms.base import OutputLengthExceededError
 from harbor.llms.chat import Chat
 from harbor.llms.lite_llm import LiteLLM
+from harbor.models.agent.context import AgentContext
 from harbor.models.job.config import JobConfig
 from harbor.utils.trajectory_validator import TrajectoryValidator
 from mended import ROOT, binary
+from pydantic import BaseModel
 
+from tests.pages import files, words
 from tests.scripted import MEND, Cut, gateway, model, open_run
 
 #: What the model says after so many messages of a conversation. Its second turn is cut.
@@ -150,7 +154,30 @@ def documents(folder: Path, trials: dict[str, Any]) -> None:
     assert not found, found.keys()
 
 
+def is_field(model: Any, word: str) -> bool:
+    """Whether a configuration of Harbor's has a field, a.b of the models that it is made of."""
+    name, _, rest = word.partition(".")
+    if not (isinstance(model, type) and issubclass(model, BaseModel)) or name not in model.model_fields:
+        return False
+    told = model.model_fields[name].annotation
+    return not rest or any(is_field(m, rest) for m in (told, *get_args(told)))
+
+
+def the_page() -> None:
+    """What docs/guide/from-harbor.md shows of Harbor is Harbor's: its jobs, and its words."""
+    shown = files("from-harbor")
+    for name in ("job.yaml", "job-on-a-plane.yaml"):
+        JobConfig.model_validate(yaml.safe_load(shown[name]))
+    named = [
+        word for word in words("from-harbor") if not word.endswith((".json", ".txt")) and word not in ("rollout_details", "harbor view")
+    ]
+    assert len(named) > 6 and "rollout_details" in AgentContext.model_fields, named
+    assert all(is_field(JobConfig, word) for word in named), [word for word in named if not is_field(JobConfig, word)]
+    assert not is_field(JobConfig, "agents.no_field")
+
+
 def main() -> None:
+    the_page()
     with tempfile.TemporaryDirectory() as name, gateway(binary(Path(name)), Path(name)) as (plane, url):
         os.environ |= {"RONDO_DIR": str(plane.dir), "RONDO_GATEWAY": url}
         answers: list[dict[str, Any]] = []

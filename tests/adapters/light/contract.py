@@ -6,6 +6,7 @@ documentation and fed only with what the trainer's types hold.
 
 from __future__ import annotations
 
+import ast
 import os
 import runpy
 import sys
@@ -24,6 +25,7 @@ from reference import Term, agree, batch, loss, rows, terms
 from rondo.adapters.atropos import to_atropos
 from rondo.adapters.prime_rl import to_prime_rl, to_prime_rl_samples
 from rondo.adapters.tinker import to_tinker
+from tests.pages import words
 
 
 def tinker() -> None:
@@ -93,6 +95,8 @@ def prime_rl(struct: Any = MicroBatch, sample: Any = None) -> None:
         row["micro_batch"] = number
     packed = reference.handmade.batch(samples, micro_batches="3")
     wire = msgspec.msgpack.encode([struct(**fields) for fields in to_prime_rl(packed)])
+    # docs/guide/from-prime-rl.md writes them without the structs.
+    assert wire == msgspec.msgpack.encode([list(fields.values()) for fields in to_prime_rl(packed)])
     received = msgspec.msgpack.decode(wire, type=list[struct])
     assert len(received) == 3
 
@@ -119,3 +123,8 @@ if __name__ == "__main__":
         (file,) = Path(checkout).glob("src/prime_rl/transport*/**/types.py")  # it moved after 0.8.0
         types = runpy.run_path(str(file))
         prime_rl(types["MicroBatch"], types["TrainingSample"])
+        settings = [ast.parse(path.read_text()) for path in Path(checkout).glob("packages/prime-rl-configs/src/prime_rl/configs/*.py")]
+        fields = [node.target for tree in settings for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)]
+        known = {field.id for field in fields if isinstance(field, ast.Name)}
+        named = {part for word in words("from-prime-rl") for part in word.split(".")}
+        assert named <= known, named - known  # docs/guide/from-prime-rl.md

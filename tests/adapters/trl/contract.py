@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import os
 import queue
+import random
 import sys
 import tempfile
 from collections import defaultdict
@@ -14,14 +18,19 @@ import torch
 import trl
 from accelerate import Accelerator
 from bigram import Bigram, tokenizer
+from built import binary
 from datasets import Dataset
 from reference import agree, batch, loss, rows, terms
+from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.utils import ModelOutput
 from trl import GRPOConfig, GRPOTrainer
+from trl.experimental.async_grpo import AsyncGRPOConfig
 from trl.experimental.async_grpo import async_grpo_trainer as asynchronous
 from trl.experimental.async_grpo.async_rollout_worker import RolloutSample
 
 from rondo.adapters.trl import to_trl, to_trl_samples
+from tests.model import serving
+from tests.pages import followed, words
 
 
 def synchronous() -> None:
@@ -80,6 +89,30 @@ def asynchronous_trainer() -> None:
     agree(f"trl {trl.__version__} AsyncGRPOTrainer", found.item(), table.grad, loss(terms(rows())))
 
 
+def adds(messages: Any) -> str:
+    """A model that answers "What is 3 + 2?", and is wrong now and then."""
+    return str(int(str(messages[-1]["content"]).split()[2]) + random.choice((2, 3)))
+
+
+def the_page() -> None:
+    """docs/guide/from-trl.md leads to a step of TRL's own trainer over a feed's batch; only the model is small. Its words are TRL's."""
+    settings = {field.name for kind in (GRPOConfig, AsyncGRPOConfig) for field in dataclasses.fields(kind)}
+    known = {*settings, *inspect.signature(GRPOTrainer.__init__).parameters, "prompt", "AsyncGRPOConfig", "RolloutSample"}
+    named = words("from-trl")
+    assert set(named) <= known, set(named) - known
+    os.environ["HF_HUB_OFFLINE"] = "1"  # the model lies in a folder of its name
+    with tempfile.TemporaryDirectory() as name, serving(adds) as url:
+        folder = Path(name, "reader")
+        small = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "head_dim": 8}
+        Qwen3ForCausalLM(Qwen3Config(vocab_size=512, num_key_value_heads=1, **small)).save_pretrained(folder / "Qwen/Qwen3-0.6B")
+        tokenizer().save_pretrained(folder / "Qwen/Qwen3-0.6B")
+        with followed("from-trl", folder, binary(Path(name)), url) as told:
+            assert list((folder / "out").glob("checkpoint-*/model.safetensors")), told
+    print(f"trl {trl.__version__}: docs/guide/from-trl.md leads to version {told['policy_version']}")
+
+
 if __name__ == "__main__":
     synchronous()
     asynchronous_trainer()
+    if trl.__version__ == "1.16.0":  # the page's
+        the_page()

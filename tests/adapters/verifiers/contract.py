@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import served
+from mended import binary
 from verifiers import v1 as vf
 
 from rondo.env.rating import Rollout
 from rondo.env.verifiers import Tasks
+from tests.model import serving
+from tests.pages import TRAINER, followed
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs/guide/environment-libraries.md"
 
@@ -168,6 +171,17 @@ def the_guide_s_lines_run() -> None:
     assert given["run"] == "sums" and given["reward"](rollout(row, "2"))["exact"] == 1
 
 
+def the_page_is_followed() -> None:
+    """docs/guide/from-prime-rl.md: the tasks and rewards of its taskset are verifiers' own. prime-rl is not here."""
+    with tempfile.TemporaryDirectory() as name, serving(lambda messages: str(messages[-1]["content"]).split()[2]) as url:
+        folder = Path(name, "reader")
+        folder.mkdir()
+        with followed("from-prime-rl", folder, binary(Path(name)), url, {"batches.py": TRAINER.format(run="sums")}) as told:
+            assert told["rewards"][0] == 0, told  # the model repeats the first number
+            row = json.loads((folder / "tasks.jsonl").read_text().splitlines()[0])
+    assert row["task"]["answer"] == "2", row
+
+
 if __name__ == "__main__":
     checks = (
         the_tasks_become_rows,
@@ -175,6 +189,7 @@ if __name__ == "__main__":
         what_fails_is_no_reward,
         what_rondo_cannot_hold_is_refused,
         the_guide_s_lines_run,
+        the_page_is_followed,
     )
     for check in checks:
         check()

@@ -53,5 +53,5 @@ rewards = torch.tensor([1.0, 0.0, 0.25])
 first = whole.batch["advantages"][:3].gather(1, whole.batch["response_mask"][:3].argmax(1, keepdim=True)).squeeze(1)
 torch.testing.assert_close(first, (rewards - rewards.mean()) / (rewards.std() + 1e-6))
 
-for part in ("queue_contract.py", "v1_contract.py"):
+for part in ("page_contract.py", "queue_contract.py", "v1_contract.py"):
     subprocess.run([sys.executable, Path(__file__).with_name(part)], check=True)
