@@ -19,7 +19,7 @@ func TestLoadReadsNoTurnTwice(t *testing.T) {
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "r", servicetest.Config("theirs"))
 	servicetest.StartRollout(t, log, "r", "xtheirs-0", "theirs")
-	g, turns := &Gateway{log: log}, 0
+	g, turns := &Gateway{log: log.Reader}, 0
 	allocated := func(upTo int) float64 {
 		for ; turns < upTo; turns++ {
 			turn := events.TurnSampled{Turn: turns, FinishReason: "stop", Content: "words", TokenIDs: make([]int32, 64), Logprobs: make([]float32, 64), NewSegment: true}
