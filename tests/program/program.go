@@ -30,8 +30,8 @@ func Main(m *testing.M, path *string) {
 	os.Exit(Run(m))
 }
 
-// Run runs tests that wait for processes and clocks most of the time: of those that say t.Parallel, more at once than there are processors, unless it was
-// told how many.
+// Run runs tests that wait for processes and clocks most of the time: of those that say t.Parallel,
+// more at once than there are processors, unless it was told how many.
 func Run(m *testing.M) (code int) {
 	flag.Parse()
 	if at := flag.Lookup("test.parallel"); at.Value.String() == at.DefValue {
