@@ -21,6 +21,7 @@ import (
 // TestOneOutsiderFloods: an outsider sends garbage as fast as it can, each message under another name. It is told to wait, costs the log a few
 // dead letters, and a trainer of the same run is answered at once when its message's turn comes: it need not send it again.
 func TestOneOutsiderFloods(t *testing.T) {
+	t.Parallel()
 	flood := nightly.Count(2000, 10_000) // messages before another outsider's
 	dir := initKeys(t)
 	s := serve(t, dir, auth.ConfigFile)

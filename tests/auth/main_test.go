@@ -38,7 +38,15 @@ func initKeys(t *testing.T, args ...string) (dir string) {
 // command runs rondo to its end, and gives what it printed.
 func command(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), rondo, args...).CombinedOutput()
+	return commandWith(t, nil, args...)
+}
+
+// commandWith runs rondo with more variables in its environment.
+func commandWith(t *testing.T, env []string, args ...string) string {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), rondo, args...)
+	c.Env = append(c.Environ(), env...)
+	out, err := c.CombinedOutput()
 	if err != nil {
 		t.Fatalf("rondo %s: %v\n%s", strings.Join(args, " "), err, out)
 	}

@@ -196,6 +196,7 @@ func listening(t *testing.T, u user, service string) (wrong []string) {
 
 // TestEverybodyOnEverySubject tries every service's credentials on every other one's subjects.
 func TestEverybodyOnEverySubject(t *testing.T) {
+	t.Parallel()
 	dir := initKeys(t)
 	s := serve(t, dir, auth.ConfigFile)
 	admin := adminLog(t, s, dir)
@@ -207,6 +208,7 @@ func TestEverybodyOnEverySubject(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for _, wrong := range differences(t, connect(t, s, creds(dir, name)), name) {
 				t.Error(wrong)
 			}
@@ -216,6 +218,7 @@ func TestEverybodyOnEverySubject(t *testing.T) {
 
 // TestOneRightTooMany gives a user more than its service has, each time one more thing, and sees the matrix find it.
 func TestOneRightTooMany(t *testing.T) {
+	t.Parallel()
 	dir := initKeys(t)
 	command(t, "auth", "user", "greedy", "--out", dir, "--service", topology.Generator, "--service", topology.Scorer)
 	s := serve(t, dir, auth.ConfigFile)

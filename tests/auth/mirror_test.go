@@ -12,6 +12,7 @@ import (
 
 // TestMirrorAsOutsider: the dashboard hears how far a mirror is behind across accounts, and a mirror speaks of its own policy alone.
 func TestMirrorAsOutsider(t *testing.T) {
+	t.Parallel()
 	dir := initKeys(t)
 	s := serve(t, dir, auth.ConfigFile)
 	servicetest.OpenRun(t, adminLog(t, s, dir), run, servicetest.Config("fix"))

@@ -22,6 +22,7 @@ import (
 
 // TestOutsiderAtTheIntake: a trainer states facts of its feed, is answered, reads its run, and does nothing else.
 func TestOutsiderAtTheIntake(t *testing.T) {
+	t.Parallel()
 	dir := initKeys(t)
 	s := serve(t, dir, auth.ConfigFile)
 	admin := adminLog(t, s, dir)
@@ -149,6 +150,7 @@ func hears(t *testing.T, admin *eventlog.Log, torch user) {
 
 // TestRevocation: a key that was rotated or revoked is worth nothing after the server's reload, and what has expired neither.
 func TestRevocation(t *testing.T) {
+	t.Parallel()
 	dir := initKeys(t)
 	s := serve(t, dir, auth.ConfigFile)
 	may := func(file string) bool {
@@ -201,6 +203,7 @@ func TestRevocation(t *testing.T) {
 
 // TestInitKeepsWhatExists: a second init changes no key, and list and show say who is who without a secret.
 func TestInitKeepsWhatExists(t *testing.T) {
+	t.Parallel()
 	dir := initKeys(t, "--tls", "localhost", "--store-root")
 	before := tree(t, dir)
 	var made []struct{ Name, Outcome string }

@@ -50,6 +50,7 @@ func pack(t *testing.T, steps int) (tasks, file string) {
 // TestPlaneUnderLock runs every service as a process of its own with its own credentials for log and store, over TLS, from the
 // opening of a run to its archive, and hears of no refusal.
 func TestPlaneUnderLock(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	if testing.Short() {
 		t.Skip("takes a minute")
@@ -76,9 +77,9 @@ func TestPlaneUnderLock(t *testing.T) {
 		args := []string{"service", name, "--dir", t.TempDir(), "--builtin-endpoint", "http://" + address + "/v1", "--policy-listen", address}
 		processes[name] = start(t, storeEnv(t, dir, name), as(name, args...)...)
 	}
-	for _, variable := range storeEnv(t, dir, topology.Admin) { // of the commands below
-		name, value, _ := strings.Cut(variable, "=")
-		t.Setenv(name, value)
+	admin := func(args ...string) string {
+		t.Helper()
+		return commandWith(t, storeEnv(t, dir, topology.Admin), as(topology.Admin, args...)...)
 	}
 	tasks, file := pack(t, 2)
 	said := func() string {
@@ -88,13 +89,13 @@ func TestPlaneUnderLock(t *testing.T) {
 		}
 		return all.String()
 	}
-	command(t, as("admin", "run", "open", "locked", "--file", file, "--tasks", tasks)...)
+	admin("run", "open", "locked", "--file", file, "--tasks", tasks)
 	var state struct {
 		State   string
 		Rewards []float64
 	}
 	program.Eventually(t, func() error {
-		out := command(t, as("admin", "run", "show", "locked", "--json")...)
+		out := admin("run", "show", "locked", "--json")
 		if err := json.Unmarshal([]byte(out), &state); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -103,8 +104,8 @@ func TestPlaneUnderLock(t *testing.T) {
 		}
 		return nil
 	})
-	command(t, as("admin", "audit", "locked")...)
-	command(t, as("admin", "archive", "verify", "locked")...)
+	admin("audit", "locked")
+	admin("archive", "verify", "locked")
 	for name, p := range processes {
 		if said := strings.ToLower(p.String()); strings.Contains(said, "permission") || strings.Contains(said, "refuses the credentials") {
 			t.Errorf("%s was refused something:\n%s", name, p.String())

@@ -49,6 +49,7 @@ except rondo.ConnectError as error:
 
 // TestPythonClient: the Python client speaks TLS, shows its credentials, and receives its answers in the inbox that they name.
 func TestPythonClient(t *testing.T) {
+	t.Parallel()
 	python := interpreter(t)
 	dir := initKeys(t, "--tls", "127.0.0.1")
 	s := serve(t, dir, auth.ConfigFile, auth.TLSConfigFile)

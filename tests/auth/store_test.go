@@ -207,6 +207,7 @@ func seed(t *testing.T, url string) {
 
 // TestEverybodyAtEveryPrefix tries every user's keys on every place of the store.
 func TestEverybodyAtEveryPrefix(t *testing.T) {
+	t.Parallel()
 	dir := initKeys(t)
 	outsiders := []topology.Outsider{
 		{Name: "torch", Role: topology.RoleTrainer, Run: "r", Feed: "f", Policy: "p"}, {Name: "swe", Role: topology.RoleHarness, Run: "r"},
@@ -225,6 +226,7 @@ func TestEverybodyAtEveryPrefix(t *testing.T) {
 	seed(t, url)
 	for _, name := range auth.Everybody() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for _, wrong := range storeDifferences(t, openAs(t, dir, url, name), name, nil) {
 				t.Error(wrong)
 			}
@@ -232,6 +234,7 @@ func TestEverybodyAtEveryPrefix(t *testing.T) {
 	}
 	for _, o := range outsiders {
 		t.Run(o.Name, func(t *testing.T) {
+			t.Parallel()
 			for _, wrong := range storeDifferences(t, openAs(t, dir, url, o.Name), o.Name, &o) {
 				t.Error(wrong)
 			}
@@ -241,6 +244,7 @@ func TestEverybodyAtEveryPrefix(t *testing.T) {
 
 // TestOnePrefixTooMany gives users more than they have, and sees the matrix find it.
 func TestOnePrefixTooMany(t *testing.T) {
+	t.Parallel()
 	dir := initKeys(t)
 	command(t, "auth", "user", "greedy", "--out", dir, "--service", topology.Generator, "--service", topology.TrainerFeeder)
 	command(t, "auth", "user", "torch", "--out", dir, "--role", "trainer", "--run", "r", "--feed", "g", "--policy", "q")
@@ -259,6 +263,7 @@ func TestOnePrefixTooMany(t *testing.T) {
 
 // TestStoreKeysChange: rotated keys, revoked users, and what others have put into the bucket's policy.
 func TestStoreKeysChange(t *testing.T) {
+	t.Parallel()
 	dir := initKeys(t)
 	command(t, "auth", "user", "swe", "--out", dir, "--role", "harness", "--run", "r")
 	url := lockBucket(t, dir, roomy(t)...)
@@ -308,6 +313,7 @@ func TestStoreKeysChange(t *testing.T) {
 
 // TestTwoPlanesInABucket: each has its statements in the one policy of the bucket, and neither reaches the other's objects.
 func TestTwoPlanesInABucket(t *testing.T) {
+	t.Parallel()
 	one, other := initKeys(t), initKeys(t)
 	url := lockBucket(t, one, roomy(t)...)
 	elsewhere := strings.Replace(url, "/plane?", "/other?", 1)
@@ -339,6 +345,7 @@ func TestTwoPlanesInABucket(t *testing.T) {
 
 // TestPolicyOfOthers: statements of others stay in the bucket's policy, and one that opens what Rondo's keep shut is told.
 func TestPolicyOfOthers(t *testing.T) {
+	t.Parallel()
 	dir := initKeys(t)
 	url := lockBucket(t, dir, roomy(t)...)
 	c, err := s3.ParseURL(url)
@@ -368,6 +375,7 @@ func TestPolicyOfOthers(t *testing.T) {
 
 // TestServersWithoutUsers says what is not enforced, and makes no keys that open nothing.
 func TestServersWithoutUsers(t *testing.T) {
+	t.Parallel()
 	memory := httptest.NewServer(gofakes3.New(s3mem.New()).Server())
 	t.Cleanup(memory.Close)
 	dir := initKeys(t)

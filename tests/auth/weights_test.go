@@ -26,6 +26,7 @@ import (
 
 // TestSidecarAsOutsider: the side-car of an inference server needs no more than its role, follows its policy, and ends when it is told to.
 func TestSidecarAsOutsider(t *testing.T) {
+	t.Parallel()
 	dir, objects := initKeys(t), t.TempDir()
 	s := serve(t, dir, auth.ConfigFile)
 	admin := adminLogIn(t, s, dir, objects, "")

@@ -50,6 +50,7 @@ asyncio.run(main())
 
 // TestWorkerUnderLock: a user's worker takes work from its own run across accounts and acknowledges it, the intake makes the consumer, and nobody else may take it.
 func TestWorkerUnderLock(t *testing.T) {
+	t.Parallel()
 	python := interpreter(t)
 	dir := initKeys(t)
 	s := serve(t, dir, auth.ConfigFile)

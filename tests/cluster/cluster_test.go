@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) {
 	natstest.BeMember()
-	os.Exit(m.Run())
+	os.Exit(program.Run(m))
 }
 
 const servers = 3
@@ -189,6 +189,7 @@ func TestPartition(t *testing.T) {
 
 // TestConsumersKeepTheirReplicas: whoever looks for a consumer again does not change how many servers hold it, and neither do leases.
 func TestConsumersKeepTheirReplicas(t *testing.T) {
+	t.Parallel()
 	c := natstest.StartMembers(t, servers, false)
 	log := c.Log()
 	const run = "r"
@@ -229,6 +230,7 @@ func TestConsumersKeepTheirReplicas(t *testing.T) {
 
 // TestMoreReplicas: a plane that began with one replica gets three, by the option of the process that makes its streams, and keeps them.
 func TestMoreReplicas(t *testing.T) {
+	t.Parallel()
 	c := natstest.StartMembers(t, servers, false)
 	log := c.Log()
 	js := log.JetStream()

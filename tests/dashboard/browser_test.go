@@ -192,6 +192,7 @@ const points = `Number(document.querySelector('[data-chart=reward]').dataset.poi
 // TestDashboard drives all of it: the curves move while the run goes on, a rollout opens, what a model wrote stays text, the slider goes back, light becomes dark,
 // a phone shows it, and axe finds nothing serious.
 func TestDashboard(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.step(1)
 	s.step(2)
@@ -237,6 +238,7 @@ func TestDashboard(t *testing.T) {
 
 // TestPauseWithTheToken: a run is paused by the form with the token, and by nothing else.
 func TestPauseWithTheToken(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	press := func(with string) {
 		s.do(chromedp.Navigate(s.base + "/runs/live"))

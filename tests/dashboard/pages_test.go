@@ -102,6 +102,7 @@ func (r *run) evaluated(name string, pass int) {
 // TestOtherPages drives what leads away from a run: what a turn changed, the fleet, the plane with its past, dead letters that are submitted again, and
 // evaluations beside each other. All of them in the dark, and on a phone.
 func TestOtherPages(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.edited()
 	s.spoken()
@@ -162,6 +163,7 @@ func TestOtherPages(t *testing.T) {
 
 // TestComparisonAndFilters drives runs beside each other, which are two clicks from their list, and the filter of a run's rollouts.
 func TestComparisonAndFilters(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.step(1)
 	s.step(2)

@@ -20,6 +20,7 @@ import (
 
 // TestRedrive: what the intake refused is submitted again by who shows the token, once, and by nobody else.
 func TestRedrive(t *testing.T) {
+	t.Parallel()
 	log := natstest.Log(t)
 	env := servicetest.Env(t, log)
 	servicetest.Start(t, func(ctx context.Context) error { return intake.Run(ctx, env) })

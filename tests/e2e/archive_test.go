@@ -21,6 +21,7 @@ import (
 // TestArchiveOfKilledRun: a run that was recorded while its plane was killed is restored into an empty server, where every
 // decision comes out again; and one changed byte of its archive is found and named.
 func TestArchiveOfKilledRun(t *testing.T) {
+	t.Parallel()
 	nightly.Only(t)
 	program.NeedSandbox(t)
 	dir, elsewhere, pack := t.TempDir(), t.TempDir(), smallPack(t)

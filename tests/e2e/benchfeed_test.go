@@ -4,6 +4,7 @@ import "testing"
 
 // TestBenchFeed: the benchmark gives its figures, and a feeder's memory does not grow with the groups that wait in it.
 func TestBenchFeed(t *testing.T) {
+	t.Parallel()
 	var r struct {
 		Push   float64 `json:"push_mtok_s"`
 		Pull   float64 `json:"pull_mtok_s"`

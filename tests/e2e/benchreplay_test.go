@@ -4,6 +4,7 @@ import "testing"
 
 // TestBenchReplay: the benchmark records a run, and gives its figures only when every decision of it comes out again.
 func TestBenchReplay(t *testing.T) {
+	t.Parallel()
 	var r struct {
 		Events  uint64  `json:"events"`
 		Replay  float64 `json:"replay_vs_raw"`

@@ -59,6 +59,7 @@ func cheating(t *testing.T) string {
 // TestCheatingAttemptsCount: an evaluation of a policy that solves one rollout, and in all others exhausts or attacks its sandbox and its tests, counts
 // every one of them. None is a failure of the machine.
 func TestCheatingAttemptsCount(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	pack := t.TempDir()
 	task := filepath.Join(pack, "add")

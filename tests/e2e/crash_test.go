@@ -15,6 +15,7 @@ import (
 
 // TestPlaneIsKilled kills the whole plane at random moments and lets it go on.
 func TestPlaneIsKilled(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	dir, pack := t.TempDir(), smallPack(t)
 	up := start(t, "up", "--dir", dir)

@@ -41,6 +41,7 @@ func sound(t *testing.T, run string, attempts int, flags ...string) {
 
 // TestEval measures an untrained policy without a plane, and looks at all that comes of it.
 func TestEval(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "report")
 	args := []string{"eval", "--policy", "small@0", "--tasks", smallPack(t), "--k", "1,4", "--turns", "6", "--dir", dir, "--json"}
@@ -156,6 +157,7 @@ func reportFiles(t *testing.T, dir string, want evaluation.Report) {
 
 // TestEvalKilled: an evaluation that is interrupted and killed again and again comes to what an unhurt one comes to.
 func TestEvalKilled(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	pack := smallPack(t)
 	args := func(dir string) []string {
@@ -185,6 +187,7 @@ func TestEvalKilled(t *testing.T) {
 
 // TestEvalOfARun trains a little, and evaluates what was recorded and what was published.
 func TestEvalOfARun(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	dir, pack := t.TempDir(), smallPack(t)
 	mustRun(t, nil, "demo", "--tasks", pack, "--steps", "2", "--groups-per-batch", "2", "--group-size", "3", "--seed", "5", "--quiet", "--dir", dir, "--json")

@@ -16,6 +16,7 @@ var services = []string{"intake", "querysampler", "generator", "toolrunner", "sc
 // TestTwoOfEveryService runs two processes of all services on one external log and S3 store, from different
 // directories, and kills one of them for good half way.
 func TestTwoOfEveryService(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	server, err := embedded.Start(embedded.Options{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
@@ -23,8 +24,6 @@ func TestTwoOfEveryService(t *testing.T) {
 	}
 	t.Cleanup(server.Shutdown)
 	s3 := storagetest.S3Dev(t)
-	t.Setenv("AWS_ACCESS_KEY_ID", storagetest.AccessKey)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", storagetest.SecretKey)
 	plane := []string{"--nats", server.URL(), "--store", "s3://rondo?endpoint=" + s3 + "&create=true"}
 	policy := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
 	args := func(dir string, names ...string) []string {

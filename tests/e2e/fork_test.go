@@ -53,6 +53,7 @@ func workspace(t *testing.T, dir, rollout string, turn int) string {
 // TestFork forks a rollout of a running plane half way. The forks begin with its conversation and workspace, go on by themselves, and are
 // scored, compared and trained on like others.
 func TestFork(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	const run, count = "branchy", 3
 	dir := t.TempDir()

@@ -113,6 +113,7 @@ func (h harness) work(ctx context.Context, group string, member int) (told []str
 // TestKilledGatewayLosesNoAnswer kills the whole plane while harnesses work: every turn that one of them was told is in its
 // rollout, and the books close.
 func TestKilledGatewayLosesNoAnswer(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	dir, address := t.TempDir(), fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
 	args := []string{"up", "--dir", dir, "--gateway-listen", address}

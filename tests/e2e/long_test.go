@@ -153,6 +153,7 @@ func (s *scribe) answer(messages []inference.Message) (said inference.Message, e
 // TestLongRolloutsWithKills: the generator dies with sampled answers in its hands and the tool runner amid commands, again and again, while rollouts sum their work up and answers come back as other tokens. Each turn is on the log once, each
 // command was run on what the one before left, and a batch has the tokens that were sampled, behind the prompts for which they were. RONDO_LONG_KILLS=1 makes 20 rollouts of 300 turns and 50 kills of it.
 func TestLongRolloutsWithKills(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	rollouts, commands, limit, kills := nightly.Count(2, 4), 14, 100, nightly.Count(2, 4)
 	if os.Getenv("RONDO_LONG_KILLS") == "1" {

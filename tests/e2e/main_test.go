@@ -6,17 +6,24 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
+	"github.com/rondo-rl/rondo/storage/storagetest"
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
 // rondo is the binary under test.
 var rondo string
 
-func TestMain(m *testing.M) { program.Main(m, &rondo) }
+func TestMain(m *testing.M) {
+	// The keys of the S3 server that TestTwoOfEveryService starts: tests that run side by side have one environment.
+	os.Setenv("AWS_ACCESS_KEY_ID", storagetest.AccessKey)
+	os.Setenv("AWS_SECRET_ACCESS_KEY", storagetest.SecretKey)
+	program.Main(m, &rondo)
+}
 
 func start(t *testing.T, args ...string) *program.Process {
 	t.Helper()

@@ -17,6 +17,7 @@ import (
 
 // TestReplayAs records a run and asks what other configurations had made of it.
 func TestReplayAs(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	dir := t.TempDir()
 	rondoIn := func(t *testing.T, into any, args ...string) {
@@ -118,6 +119,7 @@ func verifyReplay(t *testing.T, name, dir string) (a audit) {
 
 // TestArchive: a run whose stream is gone, and one that was restored into an empty server, is still all that is promised of it.
 func TestArchive(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	mustRun(t, nil, "demo", "--tasks", smallPack(t), "--steps", "2", "--groups-per-batch", "2", "--group-size", "3", "--seed", "4", "--quiet", "--dir", dir, "--json")

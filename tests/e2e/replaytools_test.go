@@ -30,6 +30,7 @@ type toolsReplayed struct {
 // TestReplayTools: what agents and verifiers did to their sandboxes comes out the same again, and what is drawn or told by the clock
 // is found.
 func TestReplayTools(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	dir := t.TempDir()
 	demo := func(pack, seed string) {
@@ -73,6 +74,7 @@ func TestReplayTools(t *testing.T) {
 
 // TestReplayScores makes rewards again: of what was recorded, and by verifiers.
 func TestReplayScores(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	dir := t.TempDir()
 	replay := func(as string, flags ...string) {

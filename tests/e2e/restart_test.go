@@ -13,6 +13,7 @@ import (
 // TestFollowersFindTheRestartedPlane: a plane that is killed and started again has another port and another token, and who follows
 // a run of it goes on.
 func TestFollowersFindTheRestartedPlane(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	dir := t.TempDir()
 	file := filepath.Join(t.TempDir(), "run.yaml")

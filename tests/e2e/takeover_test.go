@@ -67,6 +67,7 @@ func outside(t *testing.T) (log *eventlog.Log, url, objects string) {
 // neither its directory nor its sandbox, goes on behind the first turn, and the rollout ends as one does whose runner lives. Of the dead one
 // no process is left.
 func TestRunnerKilledInATurn(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	const killed, unhurt, slow = "g000001-0", "g000001-1", "sleep 2.00471"
 	log, url, objects := outside(t)

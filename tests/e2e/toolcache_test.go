@@ -16,6 +16,7 @@ import (
 
 // TestCacheChangesNothing: some rollouts of each task, with and without answers of tools that are used again, say and earn the same.
 func TestCacheChangesNothing(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	k, pack := nightly.Count(4, 8), smallPack(t)
 	for _, task := range []string{"add", "max"} { // mark what the policy runs

@@ -20,6 +20,7 @@ import (
 // compress. It has the model's turns, the tools, the verifier, the advantage and the batch, each below the span that it belongs to. It has no text of a transcript. The
 // processes end although the collector of one of them is away.
 func TestOneTraceOfARollout(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	c := collector.Start(t)
 	log, url, objects := outside(t)

@@ -6,16 +6,15 @@
 package faults
 
 import (
-	"flag"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/rondo-rl/rondo/retry"
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
 // run is the name of every run.
@@ -24,14 +23,7 @@ const run = "r"
 // again is how long what was interrupted rests.
 var again = retry.Policy{First: 50 * time.Millisecond, Most: time.Second}
 
-// TestMain lets more tests run at once than there are processors, unless it was told how many: they wait most of the time.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if at := flag.Lookup("test.parallel"); at.Value.String() == at.DefValue {
-		_ = at.Value.Set(strconv.Itoa(2 * runtime.GOMAXPROCS(0)))
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { os.Exit(program.Run(m)) }
 
 // seeds are those that a test tries: a number of its own, but RONDO_FAULTS_SEED=17 is that one alone, and RONDO_FAULTS_SEEDS=200 the first 200.
 func seeds(t *testing.T, otherwise int) []uint64 {

@@ -56,6 +56,7 @@ func total(page, name string) (sum float64) {
 
 // TestLivePlane: promtool takes what a plane serves while it trains, the table of metrics lists all of it, and it says what happens. The log is one of JSON objects, and quiet.
 func TestLivePlane(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	needPromtool(t)
 	dir := t.TempDir()

@@ -42,6 +42,7 @@ func rules(t *testing.T) (all []rule) {
 
 // TestRules: promtool takes the rules, and each alert fires and stays silent as its tests say. Each has a test, and a line in the guide.
 func TestRules(t *testing.T) {
+	t.Parallel()
 	needPromtool(t)
 	for _, args := range [][]string{{"check", "rules", "../helm/rondo/files/rules.yml"}, {"test", "rules", "rules_test.yml"}, {"check", "config", "--syntax-only", "prometheus.yml"}} {
 		command := exec.Command("promtool", args...)
@@ -74,6 +75,7 @@ func TestRules(t *testing.T) {
 
 // TestNamedMetricsExist: what alerts and panels ask for is defined in the code, with the labels that they use.
 func TestNamedMetricsExist(t *testing.T) {
+	t.Parallel()
 	all := defined(t)
 	named := 0
 	check := func(where, expression string) {

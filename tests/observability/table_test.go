@@ -115,6 +115,7 @@ const page = "../../docs/guide/metrics.md"
 
 // TestTableOfMetrics: the page lists each metric that the code defines, as it does.
 func TestTableOfMetrics(t *testing.T) {
+	t.Parallel()
 	all := defined(t)
 	if len(all) < 40 {
 		t.Fatalf("only %d metrics were found", len(all))

@@ -102,6 +102,7 @@ func eventsOf(t *testing.T, dir, run string) (int64, error) {
 
 // TestDiskWasFull: a plane whose disk is full says so in its log, at /healthz and /readyz, in doctor and in run show, and goes on when there is room.
 func TestDiskWasFull(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	dir := smalldisk.Mount(t, "200m")
 	status := address(t)
@@ -163,6 +164,7 @@ func TestDiskWasFull(t *testing.T) {
 // TestLogStands: a service beside a log that is stopped for a while says so, and once each in its log. The plane whose clock jumps meanwhile,
 // perhaps while its services are starting, goes on.
 func TestLogStands(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	dir, status := t.TempDir(), address(t)
 	up := program.Start(t, exec.Command(rondo, "up", "--dir", dir, "--listen", status))

@@ -20,6 +20,7 @@ import (
 // TestFullBlocksAreCut: a stream fills one file after the other, and the power is cut around the moments in which the server goes on to
 // the next one. What is left has no gap, and ends no earlier than the durability says.
 func TestFullBlocksAreCut(t *testing.T) {
+	t.Parallel()
 	const interval = 100 * time.Millisecond
 	mount, disk := t.TempDir(), forgetful.NewDisk()
 	unmount, err := forgetful.Mount(disk, mount)

@@ -15,6 +15,7 @@ import (
 
 // TestObjectsAreCut: an object that a store says it holds, and a fact may name, is there after a power cut.
 func TestObjectsAreCut(t *testing.T) {
+	t.Parallel()
 	data := []byte("what a fact names")
 	for name, put := range map[string]func(context.Context, *dir.Store, string) error{
 		"stored": func(ctx context.Context, s *dir.Store, _ string) error {

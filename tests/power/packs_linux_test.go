@@ -22,6 +22,7 @@ import (
 // TestPacksAreCut: small objects are packed and deleted by two processes while the power is cut, again and again. What was answered is so when the
 // store is opened again, and no object is torn.
 func TestPacksAreCut(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	chance := rand.New(rand.NewPCG(seed, 0))

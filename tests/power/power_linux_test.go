@@ -22,9 +22,12 @@ import (
 // slack is what a busy machine may add to the interval between two syncs.
 const slack = 3 * time.Second
 
+func TestMain(m *testing.M) { os.Exit(program.Run(m)) }
+
 // TestPowerCuts: facts are answered, and the power is cut, again and again. What was answered is there when the plane starts again, but
 // for what the durability names; every run that was answered as open opens, its audit is clean, and what was begun comes to an end.
 func TestPowerCuts(t *testing.T) {
+	t.Parallel()
 	for name, interval := range map[string]time.Duration{"always": 0, "100ms": 100 * time.Millisecond, "1h": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait most of the time

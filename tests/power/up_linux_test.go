@@ -18,6 +18,7 @@ import (
 // nothing that was not synced: the run is there all the same, and takes facts. A plane that stops well keeps all that it was told. The key
 // that the dashboard has printed stays good.
 func TestUpIsCut(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts planes")
 	}

@@ -60,6 +60,7 @@ func lines(text string) (kept []string) {
 // TestCircle: the commands of README.md let users teach an agent. Its version passes the gate and the canary and is promoted; one of noise is refused by the gate, and users keep the
 // promoted one. All of it is on the log, comes out the same again, and passes the audit.
 func TestCircle(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	py := python(t)
 	rondo, plane, packs := program.Binary(t), filepath.Join(t.TempDir(), "plane"), filepath.Join(t.TempDir(), "tasks")

@@ -121,6 +121,7 @@ func up(t *testing.T, rondo, plane string) (gateway string) {
 
 // TestProduct: users' verdicts come to a batch as rewards, the books close, and nothing is anywhere of those who are left out.
 func TestProduct(t *testing.T) {
+	t.Parallel()
 	py := python(t)
 	work := t.TempDir()
 	rondo, plane := program.Binary(t), filepath.Join(work, "plane")

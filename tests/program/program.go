@@ -3,11 +3,14 @@ package program
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -24,7 +27,17 @@ func Main(m *testing.M, path *string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	os.Exit(Run(m))
+}
+
+// Run runs tests that wait for processes and clocks most of the time: of those that say t.Parallel,
+// more at once than there are processors, unless it was told how many.
+func Run(m *testing.M) (code int) {
+	flag.Parse()
+	if at := flag.Lookup("test.parallel"); at.Value.String() == at.DefValue {
+		_ = at.Value.Set(strconv.Itoa(2 * runtime.GOMAXPROCS(0)))
+	}
+	return m.Run()
 }
 
 // Binary is rondo, for a test whose package does not have it by Main.

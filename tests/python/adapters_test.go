@@ -12,6 +12,7 @@ import (
 
 // TestOneRunOfContractsAtATime: a second run of tests/adapters/run does not touch the folder that the first one installs into, and says who has it. A killed run holds nothing.
 func TestOneRunOfContractsAtATime(t *testing.T) {
+	t.Parallel()
 	py, cache := python(t), t.TempDir()
 	contracts := func() string {
 		t.Helper()

@@ -36,8 +36,15 @@ func python(t *testing.T) string {
 // run runs a program in a folder to its end and gives what it prints.
 func run(t *testing.T, dir string, name string, args ...string) string {
 	t.Helper()
+	return runWith(t, nil, dir, name, args...)
+}
+
+// runWith runs a program with more variables in its environment.
+func runWith(t *testing.T, env []string, dir string, name string, args ...string) string {
+	t.Helper()
 	c := exec.Command(name, args...)
 	c.Dir = dir
+	c.Env = append(c.Environ(), env...)
 	out, err := c.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s %s: %v\n%s", filepath.Base(name), strings.Join(args, " "), err, out)
@@ -58,11 +65,12 @@ var passed = regexp.MustCompile(`(\d+) passed`)
 
 // TestClient runs the client's tests as README.md says, against a plane of this repository's code.
 func TestClient(t *testing.T) {
+	t.Parallel()
 	py := python(t)
 	root := repository(t)
-	t.Setenv("RONDO_BINARY", program.Binary(t))
 	stuck := []string{"-o", "faulthandler_timeout=300", "-o", "faulthandler_exit_on_timeout=true"} // a test that stands still says where
-	out := run(t, root, py, append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "clients/python"}, stuck...)...)
+	args := append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "clients/python"}, stuck...)
+	out := runWith(t, []string{"RONDO_BINARY=" + program.Binary(t)}, root, py, args...)
 	t.Log(out)
 	found := passed.FindStringSubmatch(out)
 	if found == nil {
@@ -77,5 +85,6 @@ func TestClient(t *testing.T) {
 }
 
 func TestTypes(t *testing.T) {
+	t.Parallel()
 	run(t, client, python(t), "-m", "mypy", "--cache-dir", t.TempDir())
 }

@@ -15,6 +15,7 @@ import (
 
 // TestWheel builds the client's wheel and imports all of it in an environment of its own, where the repository is out of sight.
 func TestWheel(t *testing.T) {
+	t.Parallel()
 	py := python(t)
 	built := build(t, py, client, "rondo_rl-*-py3-none-any.whl")
 	if scripts := wheel.Check(t, built); len(scripts) > 0 {
@@ -42,6 +43,7 @@ print(place)`)
 
 // TestWheelOfTheSdist: the sdist has what the wheel is made of, and the same sources give the same bytes, whenever and wherever they were written.
 func TestWheelOfTheSdist(t *testing.T) {
+	t.Parallel()
 	py := python(t)
 	sdist := build(t, py, client, "rondo_rl-*.tar.gz")
 	unpacked := t.TempDir()
@@ -58,12 +60,12 @@ func TestWheelOfTheSdist(t *testing.T) {
 
 // TestWheelWithTheProgram: the wheel of a platform puts the program and the first process of its sandboxes beside each other. Both run where there is no Go.
 func TestWheelWithTheProgram(t *testing.T) {
+	t.Parallel()
 	py := python(t)
 	program.NeedSandbox(t)
-	t.Setenv("RONDO_WHEEL_PROGRAMS", filepath.Dir(program.Binary(t)))
 	platform := strings.ReplaceAll(run(t, t.TempDir(), py, "-c", "import sysconfig; print(sysconfig.get_platform())"), "-", "_")
-	t.Setenv("RONDO_WHEEL_PLATFORM", platform)
-	built := build(t, py, client, "rondo_rl-*-py3-none-"+platform+".whl")
+	programs := func(folder string) string { return "RONDO_WHEEL_PROGRAMS=" + folder }
+	built := build(t, py, client, "rondo_rl-*-py3-none-"+platform+".whl", programs(filepath.Dir(program.Binary(t))), "RONDO_WHEEL_PLATFORM="+platform)
 	if scripts := wheel.Check(t, built); !slices.Equal(scripts, []string{"rondo", "rondo-sandbox-init"}) {
 		t.Errorf("the wheel has %q", scripts)
 	}
@@ -84,27 +86,27 @@ func TestWheelWithTheProgram(t *testing.T) {
 		t.Errorf("rondo doctor: %v\n%s", err, out)
 	}
 
-	t.Setenv("RONDO_WHEEL_PROGRAMS", t.TempDir())
-	refused(t, py, "rondo-sandbox-init")
-	t.Setenv("RONDO_WHEEL_PLATFORM", "")
-	refused(t, py, "RONDO_WHEEL_PLATFORM")
+	nothing := programs(t.TempDir())
+	refused(t, py, "rondo-sandbox-init", nothing, "RONDO_WHEEL_PLATFORM="+platform)
+	refused(t, py, "RONDO_WHEEL_PLATFORM", nothing, "RONDO_WHEEL_PLATFORM=")
 }
 
 // refused fails the test unless no wheel is built, and the error has a word.
-func refused(t *testing.T, py, word string) {
+func refused(t *testing.T, py, word string, env ...string) {
 	t.Helper()
 	c := exec.Command(py, "-m", "hatchling", "build", "--target", "wheel", "--directory", t.TempDir())
 	c.Dir = client
+	c.Env = append(c.Environ(), env...)
 	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), word) {
 		t.Errorf("built: %v\n%s", err, out)
 	}
 }
 
-// build builds the packages of sources as `clients/python/wheels` does. It gives the one that the pattern finds.
-func build(t *testing.T, py, sources, pattern string) string {
+// build builds the packages of sources as `clients/python/wheels` does, with some variables. It gives the one that the pattern finds.
+func build(t *testing.T, py, sources, pattern string, env ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	run(t, sources, py, "-m", "hatchling", "build", "--target", "sdist", "--target", "wheel", "--directory", dir)
+	runWith(t, env, sources, py, "-m", "hatchling", "build", "--target", "sdist", "--target", "wheel", "--directory", dir)
 	found, err := filepath.Glob(filepath.Join(dir, pattern))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%s: %q, %v", pattern, found, err)

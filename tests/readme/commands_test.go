@@ -38,6 +38,7 @@ func shellCommands(t *testing.T, path string) [][]string {
 // TestCommands runs every command of README.md, ARCHITECTURE.md, the guide and the benchmarks that ends by itself, each once, on one plane
 // that has run a demo. Of the others it checks that the command and its flags exist.
 func TestCommands(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	dir := t.TempDir()
 	tasks := quickTasks(t)
@@ -60,9 +61,6 @@ func TestCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Keys and caches of indexes are the test's own.
-	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
-	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
 	seen := map[string]bool{}
 	for _, document := range commandDocuments(t) {
 		for _, args := range shellCommands(t, document) {
@@ -113,7 +111,9 @@ func checkCommand(t *testing.T, dir string, args []string) {
 	if needsAnother(args) {
 		args = append(args, "--help") // last, so that the flags before it are read
 	}
-	_, err := command(dir, rondo, args...)
+	// Keys and caches of indexes are the test's own.
+	own := []string{"XDG_CONFIG_HOME=" + filepath.Join(dir, "config"), "XDG_CACHE_HOME=" + filepath.Join(dir, "cache")}
+	_, err := commandWith(own, dir, rondo, args...)
 	var exit *exec.ExitError
 	if slices.Contains(args, "--tools") && errors.As(err, &exit) && exit.ExitCode() == 2 {
 		return // what a policy writes need not be deterministic
@@ -278,6 +278,7 @@ var (
 
 // TestInlineCommands: every command that a document names in a sentence exists, and has the flags that stand there.
 func TestInlineCommands(t *testing.T) {
+	t.Parallel()
 	seen := map[string]bool{}
 	for _, document := range documents(t) {
 		for _, m := range inlineCommand.FindAllStringSubmatch(read(t, filepath.Join(root, document)), -1) {

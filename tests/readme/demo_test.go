@@ -19,6 +19,7 @@ var number = regexp.MustCompile(`[0-9]+(\.[0-9]+)?(m[0-9]+s|s)?`)
 //
 //	go test ./tests/readme -run DemoOutput -rewrite -timeout 1h
 func TestDemoOutput(t *testing.T) {
+	t.Parallel()
 	const begin, end = "<!-- demo -->\n", "<!-- /demo -->"
 	path := filepath.Join(root, "README.md")
 	before, rest, found := strings.Cut(read(t, path), begin)

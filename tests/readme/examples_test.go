@@ -16,6 +16,7 @@ import (
 // the trainer that init has written. That is killed half way, and the second one goes on from the checkpoint. Another run
 // counts the reward of reward.py.
 func TestTrainerOfYourOwn(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	py := python(t, "rondo", "torch")
 	dir := t.TempDir()

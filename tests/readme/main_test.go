@@ -22,13 +22,15 @@ func TestMain(m *testing.M) {
 	if root, err = filepath.Abs("../.."); err != nil {
 		panic(err) // there is no working directory
 	}
+	// Tests that run side by side have one environment.
+	os.Setenv("PYTHONPATH", filepath.Join(root, "clients/python"))
+	os.Setenv("NO_MKDOCS_2_WARNING", "1")
 	program.Main(m, &rondo)
 }
 
 // python is an interpreter that has the modules of examples/requirements.txt, this repository's client, and some more.
 func python(t *testing.T, modules ...string) string {
 	t.Helper()
-	t.Setenv("PYTHONPATH", filepath.Join(root, "clients/python"))
 	interpreter := os.Getenv("RONDO_PYTHON")
 	if interpreter == "" {
 		interpreter = "python3"
@@ -41,8 +43,14 @@ func python(t *testing.T, modules ...string) string {
 
 // command runs a program to its end in a folder and gives what it prints.
 func command(dir string, name string, args ...string) (string, error) {
+	return commandWith(nil, dir, name, args...)
+}
+
+// commandWith runs a program with more variables in its environment.
+func commandWith(env []string, dir string, name string, args ...string) (string, error) {
 	c := exec.Command(name, args...)
 	c.Dir = dir
+	c.Env = append(c.Environ(), env...)
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
 	out, err := c.Output()

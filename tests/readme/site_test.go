@@ -16,9 +16,9 @@ var loaded = regexp.MustCompile(`<(?:script|img|iframe)[^>]* src="https?://[^"]*
 // TestSite builds the documentation as a site. A link or an anchor that leads nowhere fails the build, as does a page without a place in the navigation. Each page of
 // docs/ and each public name of the Python package is found by the search, and a page loads nothing from other servers.
 func TestSite(t *testing.T) {
+	t.Parallel()
 	interpreter := python(t, "material", "mkdocstrings")
 	site := t.TempDir()
-	t.Setenv("NO_MKDOCS_2_WARNING", "1")
 	if _, err := command(root, interpreter, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", site); err != nil {
 		t.Fatal(err)
 	}

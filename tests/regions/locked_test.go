@@ -41,6 +41,7 @@ func configured(t *testing.T, o *server.Options, folder, text string) {
 // TestFarRolloutsOfLockedServers is as TestFarRollouts, and both clusters know their users by the keys of `rondo auth`, as the guide says. Leaf nodes connect as a user of the plane's account. The far
 // services have the rights of generator and scorer and no others, and nobody without credentials gets in.
 func TestFarRolloutsOfLockedServers(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}

@@ -72,6 +72,7 @@ func runs(t *testing.T, log *eventlog.Log, name, run string, only ...string) {
 // TestFarRollouts: intake, deciders and trainer are at home, and all rollouts are sampled and scored far away, through servers there that know the log by their leaf nodes alone. The wire breaks
 // again and again. Nothing is lost and nothing is there twice.
 func TestFarRollouts(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}

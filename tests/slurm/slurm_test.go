@@ -20,6 +20,7 @@ import (
 // TestJobRunsTheSandboxes: a job on two nodes runs the tools and the verifiers of a plane that has neither. When it is cancelled its processes end, and leave no
 // folder behind.
 func TestJobRunsTheSandboxes(t *testing.T) {
+	t.Parallel()
 	program.NeedSandbox(t)
 	rondo := program.Binary(t)
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
@@ -88,6 +89,7 @@ func TestJobRunsTheSandboxes(t *testing.T) {
 
 // TestJobNeedsItsSettings: without the plane's addresses the job ends at once and says which one it lacks.
 func TestJobNeedsItsSettings(t *testing.T) {
+	t.Parallel()
 	command := exec.Command("bash", "../../examples/slurm/runners.sbatch")
 	command.Env = []string{"PATH=" + os.Getenv("PATH")}
 	if out, err := command.CombinedOutput(); err == nil || !strings.Contains(string(out), "RONDO_NATS: name the NATS server") {
