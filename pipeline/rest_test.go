@@ -16,8 +16,8 @@ type mover struct {
 	wake  time.Time
 }
 
-func (m *mover) Apply(*projection.Tx, events.Event) error { return nil }
-func (m *mover) LastChange(projection.View) (uint64, error)    { return m.moved, nil }
+func (m *mover) Apply(*projection.Tx, events.Event) error   { return nil }
+func (m *mover) LastChange(projection.View) (uint64, error) { return m.moved, nil }
 func (m *mover) Decide(projection.View, uint64, time.Time) ([]events.Event, time.Time, error) {
 	m.asked++
 	return m.facts, m.wake, nil

@@ -49,8 +49,8 @@ func TestSamplesAreExplained(t *testing.T) {
 	}
 }
 
-// TestOtherModels: turns that another model has answered say so, and have no version of the policy.
-func TestOtherModels(t *testing.T) {
+// TestOtherModelsShown: turns that another model has answered say so, and have no version of the policy.
+func TestOtherModelsShown(t *testing.T) {
 	s := &shownRollout{&episode.Episode{
 		Rollout: events.Rollout{Turns: []events.TurnSampled{{}, {Turn: 1, Conversation: &events.Conversation{Rule: "titles", Masked: true, Model: "small"}}}},
 		Trajectory: &storage.Trajectory{Messages: []storage.Message{
