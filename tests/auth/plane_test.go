@@ -43,7 +43,7 @@ func pack(t *testing.T, steps int) (tasks, file string) {
 	write("tasks/sum/environment/repo/check.sh", "[ \"$(sh sum.sh 3 4)\" = 7 ] && echo PASS || { echo FAIL; exit 1; }\n")
 	write("tasks/sum/tests/test.sh", "r=0; [ \"$(sh sum.sh 3 4)\" = 7 ] && r=1\necho \"{\\\"reward\\\": $r}\" > /logs/verifier/reward.json\n")
 	write("run.yaml", fmt.Sprintf("policy: small\nendpoint: builtin\nseed: 3\nsteps: %d\ngroup_size: 3\nmin_verifier: in-process-without-canaries\nfeeds:\n  - name: trainer\n    groups_per_batch: 1\n"+
-		"staleness: {max: 1}\nin_flight: 0\nlimits:\n  turns: 6\n  tokens: 100000\n  timeout: 90s\n  tries: 10\n", steps))
+		"staleness: {max: 1}\nin_flight: 0\nlimits:\n  turns: 6\n  tokens: 100000\n  timeout: 10m\n  tries: 10\n", steps))
 	return filepath.Join(dir, "tasks"), filepath.Join(dir, "run.yaml")
 }
 
