@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/inference/memory"
@@ -220,6 +221,7 @@ func TestWhoReadsAlong(t *testing.T) {
 
 // TestBrowsers: a page of elsewhere, also under a name that leads here, gets nothing from a gateway without keys.
 func TestBrowsers(t *testing.T) {
+	log := natstest.Log(t)
 	for name, c := range map[string]struct {
 		host   string
 		header map[string]string
@@ -249,7 +251,7 @@ func TestBrowsers(t *testing.T) {
 			if c.keys {
 				opts.Tenants = []Tenant{WithKey("a", "k")}
 			}
-			g, err := New(pipeline.Env{Logger: slog.New(slog.DiscardHandler)}, nil, opts)
+			g, err := New(pipeline.Env{Log: log, Logger: slog.New(slog.DiscardHandler)}, nil, opts)
 			if err != nil {
 				t.Fatal(err)
 			}
