@@ -30,7 +30,7 @@ from trl.experimental.async_grpo.async_rollout_worker import RolloutSample
 
 from rondo.adapters.trl import to_trl, to_trl_samples
 from tests.model import serving
-from tests.pages import followed, words
+from tests.pages import files, followed, words
 
 
 def synchronous() -> None:
@@ -106,7 +106,9 @@ def the_page() -> None:
         small = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "head_dim": 8}
         Qwen3ForCausalLM(Qwen3Config(vocab_size=512, num_key_value_heads=1, **small)).save_pretrained(folder / "Qwen/Qwen3-0.6B")
         tokenizer().save_pretrained(folder / "Qwen/Qwen3-0.6B")
-        with followed("from-trl", folder, binary(Path(name)), url) as told:
+        # A machine without a GPU has to be told so.
+        train = files("from-trl")["train.py"].replace("save_steps=1)", "save_steps=1, use_cpu=True, bf16=False)")
+        with followed("from-trl", folder, binary(Path(name)), url, {"train.py": train}) as told:
             assert list((folder / "out").glob("checkpoint-*/model.safetensors")), told
     print(f"trl {trl.__version__}: docs/guide/from-trl.md leads to version {told['policy_version']}")
 
