@@ -22,13 +22,17 @@ var ErrCallAgain = errors.New("the rest is for the next call")
 // It stops with ErrOvertaken when another event holds the position of one of them, and also when one that is
 // not the last was appended by somebody else: the log's content counts, and the rest was derived from ours.
 func (env Env) Publish(ctx context.Context, facts []events.Event) (stored []events.Event, adopted bool, err error) {
+	return publish(ctx, env.Log.Appender, facts)
+}
+
+func publish(ctx context.Context, log eventlog.Appender, facts []events.Event) (stored []events.Event, adopted bool, err error) {
 	tails := map[string]uint64{}
 	for i, e := range facts {
 		chain := e.Chain()
 		if tail, ok := tails[chain]; ok {
 			e.Prev = tail
 		}
-		if e, adopted, err = env.Log.Appender.Append(ctx, e); err != nil {
+		if e, adopted, err = log.Append(ctx, e); err != nil {
 			var conflict *eventlog.Conflict
 			if errors.As(err, &conflict) {
 				err = fmt.Errorf("%w: %w", ErrOvertaken, err)

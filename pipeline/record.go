@@ -63,7 +63,7 @@ func (e Effect) append(ctx context.Context, env Env, m Message, facts []events.E
 	}
 	facts = e.stamped(ctx, env.Log.Reader, facts)
 	began := time.Now()
-	stored, adopted, err := env.Publish(ctx, facts)
+	stored, adopted, err := publish(ctx, env.Log.Appender.At(m.Event.Run, m.Seq), facts)
 	published(time.Since(began), len(facts))
 	tracing.Stated(ctx, ownOf(stored, adopted))
 	switch {

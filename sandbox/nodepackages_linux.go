@@ -41,7 +41,11 @@ func NodePackages(ctx context.Context, cacheDir, digest, workdir string, fetch F
 	all := Mount{Source: filepath.Join(folder, nodeModules), Target: path.Join(cmp.Or(workdir, DefaultWorkdir), nodeModules)}
 	mounts := []Mount{all}
 	for _, name := range nodeCaches {
-		mounts = append(mounts, Mount{Source: filepath.Join(all.Source, name), Target: path.Join(all.Target, name), Overlay: true})
+		cache := Mount{Source: filepath.Join(all.Source, name), Target: path.Join(all.Target, name), Overlay: true}
+		if err := os.MkdirAll(cache.Source, 0o755); err != nil {
+			return nil, fmt.Errorf("packages of npm %.64s: %w", digest, err)
+		}
+		mounts = append(mounts, cache)
 	}
 	return mounts, nil
 }
@@ -59,10 +63,8 @@ func layOut(ctx context.Context, set, folder string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range append([]string{""}, nodeCaches...) {
-		if err := root.Mkdir(path.Join(nodeModules, name), 0o755); err != nil {
-			return err
-		}
+	if err := root.Mkdir(nodeModules, 0o755); err != nil {
+		return err
 	}
 	room, whole := &archive.Room{Left: MaxNodeBytes}, map[string]bool{}
 	for _, p := range packages {

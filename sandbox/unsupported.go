@@ -59,7 +59,7 @@ func GoModules(context.Context, string, string, Fetch) (Mount, map[string]string
 
 // NodePackages answers ErrUnsupported.
 func NodePackages(context.Context, string, string, string, Fetch) ([]Mount, error) {
-	return Mount{}, ErrUnsupported
+	return nil, ErrUnsupported
 }
 
 // HasToolchain answers ErrUnsupported.

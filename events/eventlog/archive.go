@@ -105,7 +105,7 @@ func (l Appender) Seal(ctx context.Context, run string, all bool) (made []events
 		through = in.LastSeq // not what comes meanwhile: a busy run has always more
 	}
 	for {
-		fact, err := Archive{l.Reader}.NextSegment(ctx, run, through)
+		fact, err := Archive(l).NextSegment(ctx, run, through)
 		if err != nil || fact == nil {
 			return made, err
 		}

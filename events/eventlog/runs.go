@@ -167,7 +167,7 @@ func notArchived(run string) error {
 // stream is hidden before it is looked at for the last time, so that nothing is appended, and acknowledged, between the look and the end. Who is killed
 // between them leaves it hidden, and `rondo run recover` shows it.
 func (l Streams) DeleteArchived(ctx context.Context, run string, last uint64) error {
-	hiding := Restorer{Archive{l.Reader}}
+	hiding := Restorer{Archive(l)}
 	if err := hiding.Hide(ctx, run); err != nil {
 		return err
 	}

@@ -26,6 +26,9 @@ func (l Reader) At(run string, seq uint64) Reader {
 	return Reader{l.core, &seen{run: run, seq: seq}}
 }
 
+// At is an Appender that reads as Reader.At does what stands in its way.
+func (l Appender) At(run string, seq uint64) Appender { return Appender{l.Reader.At(run, seq)} }
+
 // showing reads, and reads again when the leader shows what was seen, where the first answer may be older. stale judges that by the sequence
 // of what was read, 0 if it was nothing.
 func (l Reader) showing(ctx context.Context, run string, read func() (events.Event, error), stale func(read, seen uint64) bool) (events.Event, error) {

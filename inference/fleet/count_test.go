@@ -53,7 +53,7 @@ func TestCountAsksOneThatCounts(t *testing.T) {
 		}
 	}
 	f.mu.Lock()
-	r := f.replica(counts.URL + "/v1")
+	r := f.replica(counts.URL+"/v1", "")
 	r.enter()
 	f.mu.Unlock()
 	if n, err := ask(counts.URL); n != want || err != nil {
@@ -170,7 +170,7 @@ func TestCountOfAVersion(t *testing.T) {
 		return inference.Conversation{Chat: chat, Request: inference.Request{Model: model, Messages: []inference.Message{{Role: "user", Content: "Mend it."}}}}
 	}}
 	f.mu.Lock()
-	at := target{replica: f.replica("http://a/v1"), model: "m", named: &activated{version: 3, model: "m@3"}}
+	at := target{replica: f.replica("http://a/v1", ""), model: "m", named: &activated{version: 3, model: "m@3"}}
 	at.engine = inference.EngineVLLM
 	f.mu.Unlock()
 	if _, failed := f.count(t.Context(), call, at, 1); failed == nil || !failed.Throttled || failed.After != lagging || errors.Is(failed, inference.ErrUncounted) || at.engine != inference.EngineVLLM {

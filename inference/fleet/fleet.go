@@ -289,7 +289,11 @@ func (f *Fleet) targets(c Call) ([]target, error) {
 			base = f.opts.Builtin
 		}
 		base = strings.TrimRight(base, "/")
-		t := target{replica: f.replica(base), model: e.Model, slots: e.Slots, key: f.opts.Keys.Key(c.Run, base)}
+		apart := ""
+		if c.Words { // another model may share the address with the policy, and says nothing of it
+			apart = " " + e.Model
+		}
+		t := target{replica: f.replica(base, apart), model: e.Model, slots: e.Slots, key: f.opts.Keys.Key(c.Run, base)}
 		if t.slots == 0 {
 			t.slots = f.opts.Slots
 		}

@@ -24,7 +24,7 @@ func TestLook(t *testing.T) {
 		},
 		"http://user:secret@c": func(r *replica) { r.until = time.Now().Add(-time.Second) },
 	} {
-		change(f.replica(address))
+		change(f.replica(address, ""))
 	}
 	f.mu.Unlock()
 	states, waiting := f.Look()
@@ -44,7 +44,7 @@ func TestLook(t *testing.T) {
 	a.Versions["small"] = 0
 	for about, away := range map[*inference.Failure]bool{{Away: true, Err: errors.New("refused")}: true, {Status: 502, Err: errors.New("bad")}: false} {
 		f.mu.Lock()
-		f.replica("http://a").failures, f.replica("http://a").last = 1, about
+		f.replica("http://a", "").failures, f.replica("http://a", "").last = 1, about
 		f.mu.Unlock()
 		if now, _ := f.Look(); now[0].Away != "" != away {
 			t.Errorf("behind %v it is away: %q", about, now[0].Away)

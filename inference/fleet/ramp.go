@@ -134,7 +134,7 @@ type Ramp struct {
 
 // NewRamp is the ramp of a server that was never asked, and may have that many requests under way.
 func NewRamp(slots int) *Ramp {
-	r := &Ramp{at: target{replica: newReplica("simulated"), slots: slots}}
+	r := &Ramp{at: target{replica: newReplica("simulated", ""), slots: slots}}
 	r.at.replica.slots = slots
 	return r
 }

@@ -76,6 +76,7 @@ func outcomeOf(f *inference.Failure) outcome {
 // has shown that it can take, however long its turns are.
 type replica struct {
 	url      string
+	apart    string    // the model that is asked for words, "" for policies
 	used     time.Time // last
 	inFlight int
 	current  int  // requests under way that began since the circuit opened last
@@ -111,8 +112,8 @@ type replica struct {
 	slotsAsk time.Time // when the server may be asked how many requests it samples at once
 }
 
-func newReplica(url string) *replica {
-	return &replica{url: url, versions: map[string]int64{}, callers: map[string]bool{}, allowed: 1, threshold: math.Inf(1)}
+func newReplica(url, apart string) *replica {
+	return &replica{url: url, apart: apart, versions: map[string]int64{}, callers: map[string]bool{}, allowed: 1, threshold: math.Inf(1)}
 }
 
 // ready reports whether a request may be sent that is one of so many at most.
@@ -262,19 +263,19 @@ func (r *replica) serves(policy string, version int64) {
 // maxReplicas bounds the servers that are remembered: runs come and go.
 const maxReplicas = 1024
 
-// replica finds what is known of a server. The caller holds the lock.
-func (f *Fleet) replica(url string) *replica {
+// replica finds what is known of a server, as it serves policies or a model that is asked for words. The caller holds the lock.
+func (f *Fleet) replica(url, apart string) *replica {
 	now := time.Now()
-	if r := f.replicas[url]; r != nil {
+	if r := f.replicas[url+apart]; r != nil {
 		r.used = now
 		return r
 	}
 	if len(f.replicas) >= maxReplicas {
 		f.forget()
 	}
-	r := newReplica(url)
+	r := newReplica(url, apart)
 	r.used = now
-	f.replicas[url] = r
+	f.replicas[url+apart] = r
 	return r
 }
 
@@ -293,7 +294,7 @@ func (f *Fleet) forget() {
 		}
 	}
 	if oldest != nil {
-		delete(f.replicas, oldest.url)
+		delete(f.replicas, oldest.url+oldest.apart)
 		f.metrics.forget(oldest.url)
 	}
 }

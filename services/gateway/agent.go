@@ -81,8 +81,8 @@ func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeH
 func (a *Agent) End() <-chan struct{} { return a.end }
 
 // Ended is what is known of the end of an agent that ended with a code: how often it has asked, why
-// it must end, and what the machine failed behind the last turn. A count that failed says something
-// of the end only where that is a bad one of the agent's own, or there is no turn.
+// it must end, and what the machine failed behind the last turn. A count that failed, or another model
+// than the policy, says something of the end only where that is a bad one of the agent's own, or there is no turn.
 func (a *Agent) Ended(code int) (events.AgentEnded, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -220,8 +220,12 @@ func (a *Agent) heard(ctx context.Context, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ended.Requests++
+	var other otherFailed
 	switch {
 	case err == nil || ctx.Err() != nil:
+		return
+	case errors.As(err, &other): // of the rollout's own model it says nothing
+		a.miscount = err
 		return
 	case ofMachine(err):
 		a.fail(err)
@@ -243,6 +247,12 @@ func (a *Agent) heard(ctx context.Context, err error) {
 		}
 	}
 }
+
+// otherFailed is what another model than the policy failed, or refused: whatever it is, an agent that
+// ends badly for it has not done so by the policy's doing.
+type otherFailed struct{ error }
+
+func (e otherFailed) Unwrap() error { return e.error }
 
 // heardCount notes what became of a request to count, which is none of the model.
 func (a *Agent) heardCount(ctx context.Context, err error) {

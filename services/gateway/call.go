@@ -92,7 +92,7 @@ func (g *Gateway) turn(w *stream, r *http.Request, t *tenant, d dialects.Dialect
 		return err
 	}
 	leave := sync.OnceFunc(g.gate.leave)
-	defer leave()
+	defer func() { leave() }()
 	ro, err := g.find(r, t)
 	if err != nil {
 		return err
@@ -117,6 +117,13 @@ func (g *Gateway) turn(w *stream, r *http.Request, t *tenant, d dialects.Dialect
 	}
 	if err := ro.within(a); err != nil {
 		return err
+	}
+	if a.server != nil { // who waits for another model keeps nobody from the policy
+		leave()
+		if err := g.others.enter(r.Context(), t.Priority); err != nil {
+			return otherFailed{err}
+		}
+		leave = sync.OnceFunc(g.others.leave)
 	}
 	a.tellWithheld(w)
 	n, err := g.sample(w, r, t, ro, a, d, func() {
@@ -289,7 +296,10 @@ func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask, live 
 	}
 	sampled, err := g.servers.Complete(ctx, call)
 	if err != nil {
-		return nil, failed(ctx, err)
+		if err = failed(ctx, err); a.server != nil {
+			err = otherFailed{err}
+		}
+		return nil, err
 	}
 	n, err := g.record(ctx, t, ro, a, sampled)
 	if err != nil {

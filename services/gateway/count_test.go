@@ -123,6 +123,8 @@ func TestMiscounts(t *testing.T) {
 		"before a wrong count":    {func(a *Agent) { a.heardCount(t.Context(), failed); a.heardCount(t.Context(), wrong) }, 1, true},
 		"a wrong count":           {func(a *Agent) { a.heardCount(t.Context(), wrong) }, 1, false},
 		"too many of its own":     {func(a *Agent) { a.heardCount(t.Context(), own) }, 1, false},
+		"another model fails":     {func(a *Agent) { a.recorded(events.TurnSampled{}); a.heard(t.Context(), otherFailed{failed}) }, 0, false},
+		"and the agent with it":   {func(a *Agent) { a.recorded(events.TurnSampled{}); a.heard(t.Context(), otherFailed{wrong}) }, 1, true},
 		"the turn fails, as well": {func(a *Agent) { a.heard(t.Context(), failed); a.heardCount(t.Context(), nil) }, 0, true},
 	} {
 		a := &Agent{}

@@ -49,7 +49,7 @@ func (g *gate) enter(ctx context.Context, priority int) error {
 	w := &waiter{priority: priority, order: g.next, came: make(chan struct{})}
 	g.next++
 	heap.Push(&g.waiting, w)
-	g.metrics.waiting.Set(float64(len(g.waiting)))
+	g.metrics.waiting.Inc()
 	g.mu.Unlock()
 	select {
 	case <-w.came:
@@ -69,7 +69,7 @@ func (g *gate) enter(ctx context.Context, priority int) error {
 		return ctx.Err()
 	}
 	heap.Remove(&g.waiting, w.index)
-	g.metrics.waiting.Set(float64(len(g.waiting)))
+	g.metrics.waiting.Dec()
 	return ctx.Err()
 }
 
@@ -85,6 +85,7 @@ func (g *gate) shedBelow(priority int) bool {
 		return false
 	}
 	heap.Remove(&g.waiting, last.index)
+	g.metrics.waiting.Dec()
 	last.shed = true
 	close(last.came)
 	return true
@@ -108,7 +109,7 @@ func (g *gate) give() {
 		return
 	}
 	close(heap.Pop(&g.waiting).(*waiter).came)
-	g.metrics.waiting.Set(float64(len(g.waiting)))
+	g.metrics.waiting.Dec()
 }
 
 // queue implements heap.Interface.

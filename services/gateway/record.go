@@ -73,8 +73,8 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sa
 		if reload != nil || len(again.Turns) == turn.Turn && again.Tail == now.Tail || try >= ro.cfg.Limits.Turns {
 			return nil, refused(err)
 		}
-		if len(again.Turns) == turn.Turn {
-			continue // a remark came between
+		if len(again.Turns) <= turn.Turn {
+			continue // a remark came between, or the log has lost turns
 		}
 		if stands, err := contentID(again, again.Turns[turn.Turn]); err == nil && stands == id {
 			t.agent.recorded(turn)

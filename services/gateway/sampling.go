@@ -43,6 +43,9 @@ func (a *ask) chooseSampling(run runfile.Sampling) error {
 	if s.Stop == nil {
 		s.Stop = a.stops
 	}
+	if a.server != nil { // whether it takes them is not known, and nothing depends on them
+		s = inference.OnlyOpenAI(s)
+	}
 	if err := s.Validate(); err != nil {
 		return invalid(err)
 	}

@@ -46,6 +46,7 @@ type Gateway struct {
 	twins   twins
 	tenants []*tenant
 	gate    *gate
+	others  *gate // for models that are not the policy of their run
 	memory  *memory.Budget
 	locks   locks
 	// counts has a place for each prompt whose tokens are counted.
@@ -68,7 +69,8 @@ func New(env pipeline.Env, servers *fleet.Fleet, opts Options) (*Gateway, error)
 		return nil, fmt.Errorf("gateway: %d slots, %d waiting: slots must be positive", opts.Slots, opts.Waiting)
 	}
 	g := &Gateway{
-		log: env.Log.Reader, intake: env.Log.Submitter, nc: env.Log.Conn(), publish: env.Publish, logger: env.Logger, tenants: tenants, metrics: m, gate: newGate(opts.Slots, opts.Waiting, m),
+		log: env.Log.Reader, intake: env.Log.Submitter, nc: env.Log.Conn(), publish: env.Publish, logger: env.Logger, tenants: tenants, metrics: m,
+		gate: newGate(opts.Slots, opts.Waiting, m), others: newGate(opts.Slots, opts.Waiting, m),
 		servers: servers, memory: newMemory(), mux: http.NewServeMux(), counts: make(chan struct{}, mostCounts),
 	}
 	g.mux.HandleFunc("GET /healthz", g.health)

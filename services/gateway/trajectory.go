@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"slices"
+
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -39,7 +41,7 @@ func trajectory(r *events.Rollout, stopReason string) (*storage.Trajectory, erro
 	return t, nil
 }
 
-// unmasked are the turns that the run's rules do not mask; all of them, if they mask all.
+// unmasked are the turns that the run's rules do not mask; if they mask all, those of the policy, and if it has none, all.
 func unmasked(turns []events.TurnSampled) (trained []events.TurnSampled) {
 	for _, turn := range turns {
 		if turn.MaskedBy() == "" {
@@ -47,6 +49,9 @@ func unmasked(turns []events.TurnSampled) (trained []events.TurnSampled) {
 		}
 	}
 	if trained == nil {
+		trained = slices.DeleteFunc(slices.Clone(turns), func(t events.TurnSampled) bool { return t.AnsweredBy() != "" })
+	}
+	if len(trained) == 0 {
 		return turns
 	}
 	return trained

@@ -14,7 +14,7 @@ func (s *Service) begin(ctx context.Context, limits runfile.Limits, r *events.Ro
 	if from == nil || r.Copied > 0 || r.Over() {
 		return nil, nil
 	}
-	origin, err := s.log.Rollout(ctx, r.Run, from.Rollout)
+	origin, err := s.log.At(r.Run, r.Tail).Rollout(ctx, r.Run, from.Rollout)
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ func (s *Service) advance(ctx context.Context, cfg runfile.RunConfig, r *events.
 	if r.Over() || r.Finished != nil {
 		return nil, nil
 	}
-	task, err := s.log.Task(ctx, r.Run, r.Started.Task)
+	task, err := s.log.At(r.Run, r.Tail).Task(ctx, r.Run, r.Started.Task)
 	if errors.Is(err, runfile.ErrNoTask) {
 		return fail(r, err)
 	}

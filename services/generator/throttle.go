@@ -24,7 +24,7 @@ func (s *Service) addWaits(ctx context.Context, r *events.Rollout) error {
 		came = r.Clock.Began
 	}
 	for _, stage := range []string{events.StageGenerator, events.EveryStage} {
-		e, err := s.log.Last(ctx, r.Run, events.StageWaitedType.Kind(), stage)
+		e, err := s.log.At(r.Run, r.Tail).Last(ctx, r.Run, events.StageWaitedType.Kind(), stage)
 		for err == nil {
 			var waited events.StageWaited
 			if waited, err = events.Data[events.StageWaited](e); err != nil {

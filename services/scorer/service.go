@@ -84,7 +84,7 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	if err != nil {
 		return nil, err
 	}
-	task, err := s.log.Task(ctx, r.Run, r.Started.Task)
+	task, err := s.log.At(r.Run, r.Tail).Task(ctx, r.Run, r.Started.Task)
 	unknown := errors.Is(err, runfile.ErrNoTask)
 	switch {
 	case unknown && !events.External(r.ID):

@@ -109,7 +109,7 @@ func (s *Service) agent(ctx context.Context, cfg runfile.RunConfig, task runfile
 		end = *ended
 		s.ended.Add(key, end) // where a remark comes between, it need not run again
 	}
-	now, err := s.log.Rollout(ctx, r.Run, r.ID)
+	now, err := s.log.At(r.Run, r.Tail).Rollout(ctx, r.Run, r.ID)
 	if err != nil || now.Over() || now.CallUnderWay() == nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (s *Service) runUntilEnded(ctx context.Context, cfg runfile.RunConfig, task
 			// a shutdown: the agent is gone.
 			return nil, nil, err
 		}
-		now, failed := s.log.Rollout(ctx, r.Run, r.ID)
+		now, failed := s.log.At(r.Run, r.Tail).Rollout(ctx, r.Run, r.ID)
 		if failed != nil || now.Over() {
 			return nil, nil, failed
 		}
@@ -283,7 +283,7 @@ func (s *Service) runAgent(ctx context.Context, cfg runfile.RunConfig, task runf
 	}
 	var now events.Rollout
 	err = outage.Outlast(ctx, func() (err error) {
-		now, err = s.log.Rollout(ctx, r.Run, r.ID)
+		now, err = s.log.At(r.Run, r.Tail).Rollout(ctx, r.Run, r.ID)
 		return err
 	})
 	if err != nil {
@@ -418,7 +418,13 @@ func judgeAgent(ended *events.AgentEnded, unanswered error, r *events.Rollout, d
 	case code != 0:
 		ended.StopReason = events.StopExit
 	default:
-		ended.StopReason = taken[len(taken)-1].Stopped()
+		last := taken[len(taken)-1]
+		for _, t := range taken {
+			if t.MaskedBy() == "" { // what is masked decides nothing about the others
+				last = t
+			}
+		}
+		ended.StopReason = last.Stopped()
 	}
 }
 

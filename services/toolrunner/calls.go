@@ -41,7 +41,7 @@ func (s *Service) call(ctx context.Context, cfg runfile.RunConfig, task runfile.
 		answer.Runner = s.runner
 	}
 	// The harness's other requests may have been recorded in the meantime: the answer stands behind them.
-	now, err := s.log.Rollout(ctx, r.Run, r.ID)
+	now, err := s.log.At(r.Run, r.Tail).Rollout(ctx, r.Run, r.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -177,7 +177,7 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	if cfg.Agent == nil && (called && r.CallUnderWay() == nil || !called && !r.AwaitsTools()) {
 		return nil, nil
 	}
-	task, err := s.log.Task(ctx, r.Run, r.Started.Task)
+	task, err := s.log.At(r.Run, r.Tail).Task(ctx, r.Run, r.Started.Task)
 	if errors.Is(err, runfile.ErrNoTask) {
 		fact, err := r.Fail(events.StageTools, events.ClassInternal, err)
 		return []events.Event{fact}, err

@@ -140,7 +140,13 @@ func (p *packages) sign(ctx context.Context, list []lockedPackage) (set moduleSe
 		}
 	}
 	if len(unsigned) > 0 {
-		set, err = p.fetch(ctx, unsigned)
+		key := fmt.Sprintf("unsigned %v", unsigned)
+		if refused, known := p.sets[key]; known {
+			return refused, nil
+		}
+		if set, err = p.fetch(ctx, unsigned); err == nil && set.reason != "" {
+			p.sets[key] = set
+		}
 	}
 	for n, one := range list {
 		if sum, known := p.sums.Load(one.path); known && one.SHA512 == "" {

@@ -274,7 +274,7 @@ var (
 	// mochaFiles are Mocha's settings that are read, in the order in which the first counts.
 	mochaFiles = []string{".mocharc.yaml", ".mocharc.yml", ".mocharc.jsonc", ".mocharc.json"}
 	// mochaPrograms are those that only Mocha reads, as nothing of a repository runs here.
-	mochaPrograms = []string{".mocharc.js", ".mocharc.cjs"}
+	mochaPrograms = []string{".mocharc.cjs", ".mocharc.js"} // in the order in which Mocha looks for them
 )
 
 // addMocha adds what Mocha's own settings say: of a file, or else of package.json.

@@ -1,6 +1,7 @@
 package commits
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -133,6 +134,9 @@ func (im *importer) script(ctx context.Context, c commit, names map[string]bool,
 	}
 	for _, name := range s.loads {
 		if file, there := fileOf(names, name); there {
+			if s.program == "vitest" && !slices.Contains(configFiles["vitest"], file) {
+				return found, dropped(OddSettings, name), nil // nobody reads which files it names
+			}
 			found.protected = append(found.protected, file)
 		} else if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/") {
 			return found, dropped(OddSettings, name, " is not in the repository"), nil
@@ -142,9 +146,13 @@ func (im *importer) script(ctx context.Context, c commit, names map[string]bool,
 		found.protected = append(found.protected, filesIn(m.Jest, names)...)
 	}
 	for _, name := range configFiles[s.program] {
-		found.protected = append(found.protected, filesIn(files[name], names)...)
+		text := files[name]
+		if s.program == "vitest" { // its settings name the project's own files, too: as what is built, or by shorter names
+			text = bytes.Join(vitestLoads.FindAll(text, -1), []byte("\n"))
+		}
+		found.protected = append(found.protected, filesIn(text, names)...)
 	}
-	if (s.program == "jest" || len(s.loads) > 0) && slices.Contains(p.code, "package.json") {
+	if (s.program == "jest" || s.program == "vitest" || len(s.loads) > 0) && slices.Contains(p.code, "package.json") {
 		return found, dropped(OddSettings, "the fix changes package.json, which ", s.program, " and what it loads take settings of"), nil
 	}
 	types := slices.ContainsFunc(p.runnable, func(name string) bool { return slices.Contains(typeEndings, path.Ext(name)) })
@@ -167,6 +175,10 @@ func fileOf(names map[string]bool, name string) (string, bool) {
 	}
 	return "", false
 }
+
+// vitestLoads is what of Vitest's settings names modules that run beside the tests, and what they are made of.
+var vitestLoads = regexp.MustCompile(`(?:setupFiles|globalSetup|snapshotSerializers|environment|runner|diff|extends|projects|plugins|reporters)\s*:\s*(?:\[[^\]]*\]|[^,\n]*)` +
+	"|\\b(?:from|import|require)\\b\\s*\\(?\\s*['\"`][^'\"`\\n]+['\"`]")
 
 // configFiles are settings in files of their own, by the programs whose they are.
 var configFiles = map[string][]string{

@@ -181,6 +181,10 @@ func TestFilesOfSettings(t *testing.T) {
 	if got, want := filesIn([]byte(text), names), []string{"scripts/setup.js", "lib/env/index.cjs", "a.js"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
+	const vite = "import x from './scripts/setup';\nexport default { resolve: { alias: { '@': './lib/env' } }, build: { lib: { entry: 'b.js' } }, test: {\n  setupFiles: [\n    './a.js',\n  ] } }"
+	if got := vitestLoads.FindAllString(vite, -1); len(got) != 2 || !strings.Contains(got[0], "./scripts/setup") || !strings.Contains(got[1], "./a.js") {
+		t.Errorf("of Vitest's settings %q", got)
+	}
 }
 
 // TestLacksScript: a module that is not there is a package, or a file that a build makes.

@@ -211,7 +211,7 @@ func (i Instance) protected(parser string) []string {
 var scriptTests = []string{
 	"**/test/**", "**/tests/**", "**/__tests__/**", "**/spec/**", "**/__mocks__/**", "**/__snapshots__/**", "**/fixtures/**", "**/__fixtures__/**", "**/*.test.*", "**/*.spec.*",
 	"**/*-test.*", "**/*_test.*", "**/test-*.*", "**/test.*", "**/.mocharc*", "**/mocha.opts", "**/jest.*", "**/vitest.*", "**/vite.config.*", "**/babel.config.*", "**/.babelrc*",
-	"**/.swcrc", "**/tsconfig*.json",
+	"**/.swcrc", "**/tsconfig*.json", "**/postcss.config.*", "**/.postcssrc*", "**/svelte.config.*", "**/.config/**",
 }
 
 // ScriptTest reports whether a file is one of a project's tests in JavaScript or TypeScript, or of what they need, by its path.
