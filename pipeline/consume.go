@@ -155,7 +155,7 @@ func (h *inputs) read(m *message.Message) (Message, error) {
 	if _, facts := events.RunOfStream(h.spec.Stream); !facts {
 		return in, nil
 	}
-	e, err := h.env.Log.Decode(m.Context(), in.Subject, in.Header, in.Data, in.Seq)
+	e, err := eventlog.Decode(m.Context(), h.env.Log.Store(), in.Subject, in.Header, in.Data, in.Seq)
 	if errors.Is(err, events.ErrMalformed) || errors.Is(err, events.ErrSubject) {
 		return in, Permanent(err)
 	}

@@ -91,7 +91,7 @@ type decidedRun struct {
 // is another one.
 func (w *decidedRun) work(ctx context.Context, cfg runfile.RunConfig) {
 	defer w.ended.Store(true)
-	defer w.env.Log.Release(w.run)
+	defer w.env.Log.Streams.Release(w.run)
 	w.env.Logger.Info("run deciding started", "service", w.service.Name, "run", w.run)
 	var failures streak
 	for {

@@ -184,7 +184,7 @@ func (s *effectService) end(r *servedRun, runName string) {
 	}
 	s.mu.Unlock()
 	r.serving.Wait()
-	s.env.Log.Release(runName)
+	s.env.Log.Streams.Release(runName)
 }
 
 // leave stops serving a run that was closed.

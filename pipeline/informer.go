@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/rondo-rl/rondo/events"
@@ -16,19 +17,11 @@ import (
 func Inform(
 	ctx context.Context, log eventlog.Reader, wants func(runfile.RunConfig) bool, next func(run string) (*events.Event, error), runs ...string,
 ) (facts []events.Event, err error) {
-	if len(runs) == 0 {
-		if runs, err = log.Runs(ctx); err != nil {
-			return nil, err
-		}
+	open, err := OpenRuns(ctx, log, wants, runs...)
+	if err != nil {
+		return nil, err
 	}
-	for _, run := range runs {
-		open, err := log.OpenFor(ctx, run, wants)
-		if err != nil {
-			return nil, err
-		}
-		if !open {
-			continue
-		}
+	for _, run := range open {
 		fact, err := next(run)
 		if err != nil {
 			return nil, fmt.Errorf("inform run %s: %w", run, err)
@@ -38,4 +31,33 @@ func Inform(
 		}
 	}
 	return facts, nil
+}
+
+// OpenRuns lists the open runs whose configurations are as wanted, of those that are named, or of all.
+func OpenRuns(ctx context.Context, log eventlog.Reader, wants func(runfile.RunConfig) bool, runs ...string) (open []string, err error) {
+	if len(runs) == 0 {
+		if runs, err = log.Runs(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, run := range runs {
+		cfg, err := log.Config(ctx, run)
+		if errors.Is(err, eventlog.ErrNotFound) {
+			continue // it is being opened, or is deleted
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !wants(cfg) {
+			continue
+		}
+		last, err := log.Last(ctx, run, events.RunOpenedType.Kind(), run)
+		if err != nil {
+			return nil, err
+		}
+		if last.Type != events.RunClosedType {
+			open = append(open, run)
+		}
+	}
+	return open, nil
 }

@@ -109,7 +109,7 @@ func verifyArchive(ctx context.Context, g *app.Global, log *eventlog.Log, run st
 	if r.Findings, err = log.Archive.Verify(ctx, run, sealed); err != nil {
 		return r, err
 	}
-	objects, err := recovery.VerifyObjects(ctx, log.Reader, run, sealed, func(seq uint64) { show.Line("sequence %d of %d", seq, r.Events) })
+	objects, err := recovery.VerifyObjects(ctx, log.Store(), run, sealed, func(seq uint64) { show.Line("sequence %d of %d", seq, r.Events) })
 	r.Findings, r.ObjectsFound = append(r.Findings, objects.Findings...), &objects
 	return r, err
 }

@@ -28,8 +28,8 @@ var ErrBroken = errors.New("archive is broken")
 var ErrForgotten = fmt.Errorf("retention has deleted its archive: %w", ErrNotFound)
 
 // ReadSegment fetches a segment and checks that it is the one that was sealed.
-func (l Reader) ReadSegment(ctx context.Context, run string, s events.SegmentSealed) (*storage.Segment, error) {
-	data, err := storage.GetBlob(ctx, l.store, s.Segment)
+func ReadSegment(ctx context.Context, store storage.Store, run string, s events.SegmentSealed) (*storage.Segment, error) {
+	data, err := storage.GetBlob(ctx, store, s.Segment)
 	if err != nil {
 		return nil, fmt.Errorf("segment %d to %d of run %s: %w", s.First, s.Last, run, err)
 	}
@@ -82,7 +82,7 @@ func (l Reader) readSegments(ctx context.Context, run string, from uint64, seale
 			if uint64(r.Sequence) < from {
 				continue
 			}
-			e, err := l.Decode(ctx, r.Subject, r.Header, r.Data, uint64(r.Sequence))
+			e, err := Decode(ctx, l.store, r.Subject, r.Header, r.Data, uint64(r.Sequence))
 			if errors.Is(err, events.ErrMalformed) || errors.Is(err, events.ErrSubject) {
 				e, err = events.Event{Run: run, Type: Unreadable, Seq: uint64(r.Sequence), Data: r.Data}, nil
 			}
@@ -199,7 +199,7 @@ func (l Archive) joins(ctx context.Context, run string, in Incarnation, last eve
 	if l.archives.isJoined(run, in, last) {
 		return nil
 	}
-	segment, err := l.ReadSegment(ctx, run, last)
+	segment, err := ReadSegment(ctx, l.store, run, last)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func (l Reader) startReading(ctx context.Context, run string, from uint64, seale
 		if s.Last < from {
 			continue
 		}
-		segment, err := l.ReadSegment(ctx, run, s)
+		segment, err := ReadSegment(ctx, l.store, run, s)
 		if err != nil {
 			start(func() ([]storage.Record, error) { return nil, err })
 			return

@@ -8,6 +8,7 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/recovery"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // annotated appends n annotations to a run, each of a rollout of its own.
@@ -130,8 +131,9 @@ func TestLostDisk(t *testing.T) {
 		t.Fatalf("%d events restored of %d: %v", n, len(want), err)
 	}
 	same(t, "restored", everything(t, empty, "r"), want)
-	if version, err := empty.KnownVersion(t.Context(), "p", 3); err != nil || version != 3 {
-		t.Errorf("the catalogue takes the policy's version 3 for %d, %v", version, err)
+	turn := events.TurnSampled{VersionSpans: []events.VersionSpan{{Version: 3}, {Start: 1, Version: 4}}}
+	if err := empty.MarkVersions(t.Context(), "p", 0, &turn); err != nil || turn.VersionSpans[0].Version != 3 || turn.VersionSpans[1].Version != runfile.UnknownVersion {
+		t.Errorf("the catalogue takes the policy's versions 3 and 4 for %v, %v", turn.VersionSpans, err)
 	}
 	// A late repetition of what is restored is adopted, and what does not follow is refused.
 	id := events.RolloutID(events.GroupID(1), 0)

@@ -57,7 +57,7 @@ func (l Archive) Differs(ctx context.Context, run string, sealed []events.Segmen
 
 // verifySegment reads a whole segment, and names the first event that a live stream has differently.
 func (l Reader) verifySegment(ctx context.Context, run string, s events.SegmentSealed, in Incarnation, live bool) (differs string, err error) {
-	segment, err := l.ReadSegment(ctx, run, s)
+	segment, err := ReadSegment(ctx, l.store, run, s)
 	if err != nil {
 		return "", err
 	}

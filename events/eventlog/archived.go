@@ -173,7 +173,7 @@ func (l Reader) archivedEvent(ctx context.Context, run string, seq uint64) (even
 	if err != nil {
 		return events.Event{}, err
 	}
-	return l.Decode(ctx, r.Subject, r.Header, r.Data, seq)
+	return Decode(ctx, l.store, r.Subject, r.Header, r.Data, seq)
 }
 
 // archivedRecord gives a copy of a record, which holds nothing else of its part.
@@ -183,7 +183,7 @@ func (l Reader) archivedRecord(ctx context.Context, run string, s events.Segment
 	defer a.reading.Unlock()
 	if a.file != s.Segment.SHA256 {
 		a.segment, a.records, a.file = nil, nil, ""
-		segment, err := l.ReadSegment(ctx, run, s)
+		segment, err := ReadSegment(ctx, l.store, run, s)
 		if err != nil {
 			return storage.Record{}, err
 		}

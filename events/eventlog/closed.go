@@ -60,7 +60,7 @@ func (l Streams) RemoveConsumers(ctx context.Context, run string) (stay int, err
 }
 
 // Release drops what is remembered of a run. Who reads it later reads it anew.
-func (l Reader) Release(run string) {
+func (l Streams) Release(run string) {
 	for _, key := range l.cache.Keys() {
 		if key.run == run {
 			l.cache.Remove(key)

@@ -240,7 +240,7 @@ func everythingOn(run string) string { return topology.Stream(events.RunStream(r
 const Unreadable events.Type = "_.unreadable"
 
 func (r *cursor) take(ctx context.Context, msg jetstream.Msg, seq uint64) error {
-	e, err := r.log.Decode(ctx, msg.Subject(), msg.Headers(), msg.Data(), seq)
+	e, err := Decode(ctx, r.log.store, msg.Subject(), msg.Headers(), msg.Data(), seq)
 	if errors.Is(err, events.ErrMalformed) || errors.Is(err, events.ErrSubject) {
 		e, err = events.Event{Run: r.run, Type: Unreadable, Seq: seq, Data: msg.Data()}, nil
 	}

@@ -472,8 +472,8 @@ func (l Reader) Size(ctx context.Context, run string) (bytes uint64, most int64,
 	return info.State.Bytes, max(info.Config.MaxBytes, 0), nil
 }
 
-// Decode reads a message and fetches its body when that lies in the store.
-func (l Reader) Decode(ctx context.Context, subject string, h nats.Header, body []byte, seq uint64) (events.Event, error) {
+// Decode reads a message of a stream and fetches its body when that lies in the store.
+func Decode(ctx context.Context, store storage.Store, subject string, h nats.Header, body []byte, seq uint64) (events.Event, error) {
 	e, err := events.Parse(subject, h, body)
 	e.Seq = seq
 	if err != nil {
@@ -486,7 +486,7 @@ func (l Reader) Decode(ctx context.Context, subject string, h nats.Header, body 
 	if err := json.Unmarshal(body, &ref); err != nil {
 		return e, fmt.Errorf("sequence %d: %w: body reference: %w", seq, events.ErrMalformed, err)
 	}
-	if e.Data, err = storage.GetBlob(ctx, l.store, ref); err != nil {
+	if e.Data, err = storage.GetBlob(ctx, store, ref); err != nil {
 		return e, fmt.Errorf("sequence %d: fetch body: %w", seq, err)
 	}
 	return e, checkVersion(e)

@@ -113,7 +113,7 @@ func (l Archive) ReachSegments(ctx context.Context, run string, sealed []events.
 		if last = s.Last; s.Last < from {
 			continue
 		}
-		segment, err := l.ReadSegment(ctx, run, s)
+		segment, err := ReadSegment(ctx, l.store, run, s)
 		if err != nil {
 			return 0, err
 		}

@@ -132,7 +132,7 @@ func (l Reader) leaderGet(ctx context.Context, run string, request map[string]an
 			return events.Event{}, fmt.Errorf("sequence %d: %w: %w", m.Seq, events.ErrMalformed, err)
 		}
 	}
-	return l.Decode(ctx, m.Subject, header, m.Data, m.Seq)
+	return Decode(ctx, l.store, m.Subject, header, m.Data, m.Seq)
 }
 
 // Event reads the event with a sequence of a run, also where that has left the run's stream for its archive.
@@ -169,7 +169,7 @@ func (l Reader) directGet(ctx context.Context, run string, seq uint64) (events.E
 	}
 	switch status := resp.Header.Get("Status"); status {
 	case "":
-		return l.Decode(ctx, resp.Header.Get(jetstream.SubjectHeader), resp.Header, resp.Data, seq)
+		return Decode(ctx, l.store, resp.Header.Get(jetstream.SubjectHeader), resp.Header, resp.Data, seq)
 	case "404":
 		return events.Event{}, ErrNotFound
 	default:
@@ -219,38 +219,26 @@ func (l Reader) Published(ctx context.Context, run, policy string) (published ev
 	return published, err == nil, err
 }
 
-// KnownVersion is a policy version that a server or an outsider reported, and UnknownVersion where the policy has not reached that one: nothing can
-// have been sampled with it.
-func (l Reader) KnownVersion(ctx context.Context, policy string, reported int64) (int64, error) {
-	if reported <= 0 {
-		return reported, nil // every policy begins with version 0
-	}
-	published, _, err := l.Published(ctx, events.Catalogue, policy)
-	if err != nil || reported <= published.Version {
-		return reported, err
-	}
-	return runfile.UnknownVersion, nil
-}
-
-// MarkVersions marks the versions of a turn as unknown that its policy has not reached. The one at dispatch, and those before, it has.
+// MarkVersions marks the versions of a turn as unknown that its policy has not reached: nothing can have been sampled with them. The one at dispatch, and
+// those before, it has, and every policy begins with version 0.
 func (l Reader) MarkVersions(ctx context.Context, policy string, dispatched int64, t *events.TurnSampled) error {
 	spans := slices.Clone(t.VersionSpans)
 	if spans == nil {
 		spans = []events.VersionSpan{{Version: t.PolicyVersion}}
 	}
-	known := map[int64]int64{}
-	for i, span := range spans {
-		if span.Version <= dispatched {
-			continue
-		}
-		if _, asked := known[span.Version]; !asked {
-			version, err := l.KnownVersion(ctx, policy, span.Version)
+	reached := max(dispatched, 0)
+	asked := false
+	for i := range spans {
+		if spans[i].Version > reached && !asked {
+			published, _, err := l.Published(ctx, events.Catalogue, policy)
 			if err != nil {
 				return err
 			}
-			known[span.Version] = version
+			reached, asked = max(reached, published.Version), true
 		}
-		spans[i].Version = known[span.Version]
+		if spans[i].Version > reached {
+			spans[i].Version = runfile.UnknownVersion
+		}
 	}
 	t.SetVersions(spans)
 	return nil

@@ -70,7 +70,7 @@ func (l Reader) awaitSeen(ctx context.Context, s *seen) error {
 }
 
 // Replicated reports whether several servers hold a run's stream: then one may be behind another. A run without a stream is not.
-func (l Reader) Replicated(ctx context.Context, run string) (bool, error) {
+func (l Streams) Replicated(ctx context.Context, run string) (bool, error) {
 	if l.knownSingle(run) {
 		return false, nil
 	}

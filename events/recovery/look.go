@@ -171,7 +171,7 @@ func (c *comparison) segment(ctx context.Context, s events.SegmentSealed, reads 
 	if c.live && s.First <= c.in.LastSeq {
 		differs, err = c.log.Differs(ctx, c.run, []events.SegmentSealed{s})
 	} else {
-		err = readSegment(ctx, c.log.Reader, c.run, s)
+		err = readSegment(ctx, c.log.Store(), c.run, s)
 	}
 	switch {
 	case wrong(err):
@@ -185,8 +185,8 @@ func (c *comparison) segment(ctx context.Context, s events.SegmentSealed, reads 
 }
 
 // readSegment reads a whole segment.
-func readSegment(ctx context.Context, log eventlog.Reader, run string, s events.SegmentSealed) error {
-	segment, err := log.ReadSegment(ctx, run, s)
+func readSegment(ctx context.Context, store storage.Store, run string, s events.SegmentSealed) error {
+	segment, err := eventlog.ReadSegment(ctx, store, run, s)
 	for i := 0; err == nil && i < segment.Parts(); i++ {
 		_, err = segment.Part(i)
 	}
@@ -232,7 +232,7 @@ func (c *comparison) gaps(ctx context.Context, archived uint64) error {
 }
 
 func (c *comparison) objects(ctx context.Context, sealed []events.SegmentSealed) error {
-	objects, err := VerifyObjects(ctx, c.log.Reader, c.run, sealed, nil)
+	objects, err := VerifyObjects(ctx, c.log.Store(), c.run, sealed, nil)
 	for _, text := range objects.Findings {
 		c.find(ObjectLost, "%s", text)
 	}

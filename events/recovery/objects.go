@@ -30,10 +30,10 @@ const readingObjects = 8
 // VerifyObjects reads every object again that the events of an archived run refer to, each once, and compares digests: bodies that are
 // too large for the log, what payloads name, and the files of published weights, which their manifests name. Segments that cannot be
 // read are left to [eventlog.Archive.Verify]. The error is a store that cannot be asked. progress, if set, is told of each segment's last sequence.
-func VerifyObjects(ctx context.Context, log eventlog.Reader, run string, sealed []events.SegmentSealed, progress func(seq uint64)) (ObjectsFound, error) {
-	c := &objectCheck{store: log.Store(), seen: map[[sha256.Size]byte]bool{}, found: ObjectsFound{Findings: []string{}}}
+func VerifyObjects(ctx context.Context, store storage.Store, run string, sealed []events.SegmentSealed, progress func(seq uint64)) (ObjectsFound, error) {
+	c := &objectCheck{store: store, seen: map[[sha256.Size]byte]bool{}, found: ObjectsFound{Findings: []string{}}}
 	for _, s := range sealed {
-		segment, err := log.ReadSegment(ctx, run, s)
+		segment, err := eventlog.ReadSegment(ctx, store, run, s)
 		if wrong(err) {
 			continue
 		}

@@ -81,7 +81,7 @@ func recordedObjects(t *testing.T) (*eventlog.Log, []events.SegmentSealed) {
 func TestBrokenObjects(t *testing.T) {
 	log, sealed := recordedObjects(t)
 	verify := func() recovery.ObjectsFound {
-		o, err := recovery.VerifyObjects(t.Context(), log.Reader, "r", sealed, nil)
+		o, err := recovery.VerifyObjects(t.Context(), log.Store(), "r", sealed, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

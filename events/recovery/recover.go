@@ -73,7 +73,7 @@ func (r *Report) segments(ctx context.Context, log eventlog.Archive) error {
 		return err
 	}
 	for _, s := range sealed {
-		err := readSegment(ctx, log.Reader, r.Run, s)
+		err := readSegment(ctx, log.Store(), r.Run, s)
 		if wrong(err) {
 			err = r.segment(ctx, log, s)
 		}
@@ -125,7 +125,7 @@ func (r *Report) stream(ctx context.Context, log *eventlog.Log, alone func(ctx c
 		sealed = stored
 	}
 	for _, s := range sealed {
-		if err := readSegment(ctx, log.Reader, r.Run, s); wrong(err) {
+		if err := readSegment(ctx, log.Store(), r.Run, s); wrong(err) {
 			return nil // it is left
 		} else if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // Restore makes a run's stream again from its archive, each event at its sequence, or gives one that was rolled back its end again. The stream is hidden until
@@ -25,7 +26,7 @@ func Restore(ctx context.Context, log *eventlog.Log, run string, sealed []events
 	if len(sealed) == 0 {
 		return 0, fmt.Errorf("run %s: nothing of it is archived: %w", run, eventlog.ErrNotFound)
 	}
-	settings, err := archivedSettings(ctx, log.Reader, run, sealed[0])
+	settings, err := archivedSettings(ctx, log.Store(), run, sealed[0])
 	if err != nil {
 		return 0, err
 	}
@@ -95,7 +96,7 @@ func fill(ctx context.Context, log eventlog.Restorer, run string, settings runfi
 				return count, err
 			}
 		}
-		segment, err := log.ReadSegment(ctx, run, s)
+		segment, err := eventlog.ReadSegment(ctx, log.Store(), run, s)
 		if err != nil {
 			return count, err
 		}
@@ -116,8 +117,8 @@ func fill(ctx context.Context, log eventlog.Restorer, run string, settings runfi
 }
 
 // archivedSettings are the settings of an archived run's log; the defaults where it does not begin with its opening.
-func archivedSettings(ctx context.Context, log eventlog.Reader, run string, first events.SegmentSealed) (settings runfile.Log, err error) {
-	e, err := firstEvent(ctx, log, run, first)
+func archivedSettings(ctx context.Context, store storage.Store, run string, first events.SegmentSealed) (settings runfile.Log, err error) {
+	e, err := firstEvent(ctx, store, run, first)
 	if errors.Is(err, events.ErrMalformed) || errors.Is(err, events.ErrSubject) || err == nil && e.Type != events.RunOpenedType {
 		return settings, nil
 	}
@@ -128,8 +129,8 @@ func archivedSettings(ctx context.Context, log eventlog.Reader, run string, firs
 	return opened.Config.Log, err
 }
 
-func firstEvent(ctx context.Context, log eventlog.Reader, run string, s events.SegmentSealed) (e events.Event, err error) {
-	segment, err := log.ReadSegment(ctx, run, s)
+func firstEvent(ctx context.Context, store storage.Store, run string, s events.SegmentSealed) (e events.Event, err error) {
+	segment, err := eventlog.ReadSegment(ctx, store, run, s)
 	if err != nil {
 		return e, err
 	}
@@ -138,7 +139,7 @@ func firstEvent(ctx context.Context, log eventlog.Reader, run string, s events.S
 		return e, err
 	}
 	r := records[0]
-	return log.Decode(ctx, r.Subject, r.Header, r.Data, uint64(r.Sequence))
+	return eventlog.Decode(ctx, store, r.Subject, r.Header, r.Data, uint64(r.Sequence))
 }
 
 // list states in the catalogue what it has lost.

@@ -91,7 +91,7 @@ func (s *Service) settle(ctx context.Context, run string, delivered uint64) erro
 	delete(s.purged, run)
 	s.mu.Unlock()
 	stay, err := s.streams.RemoveConsumers(ctx, run)
-	s.log.Release(run)
+	s.streams.Release(run)
 	if err == nil && stay > 0 {
 		err = errServed
 	}

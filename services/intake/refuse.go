@@ -39,7 +39,7 @@ func (s *Service) early(ctx context.Context, m pipeline.Message) (bool, error) {
 		return false, nil
 	}
 	for _, run := range []string{run, events.Catalogue} {
-		if replicated, err := s.log.Replicated(ctx, run); replicated || err != nil {
+		if replicated, err := s.streams.Replicated(ctx, run); replicated || err != nil {
 			return replicated, err
 		}
 	}

@@ -76,7 +76,7 @@ func (s *Service) recorded(ctx context.Context, m pipeline.Message, facts []even
 	if err != nil {
 		return err
 	}
-	waiting, err := s.log.OpenRuns(ctx, uses(m.Event.Entity))
+	waiting, err := pipeline.OpenRuns(ctx, s.log, uses(m.Event.Entity))
 	if err == nil {
 		s.logger.WarnContext(ctx, "weights rejected", "policy", m.Event.Entity, "version", rejected.Version, "runs", waiting, "error", rejected.Reason)
 	}

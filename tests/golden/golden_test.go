@@ -76,7 +76,7 @@ func (r *recording) whole() {
 	if err != nil || len(findings) > 0 {
 		r.Errorf("the archive: %v %v", findings, err)
 	}
-	objects, err := recovery.VerifyObjects(r.Context(), r.log.Reader, r.run, r.sealed, nil)
+	objects, err := recovery.VerifyObjects(r.Context(), r.log.Store(), r.run, r.sealed, nil)
 	if err != nil || len(objects.Findings) > 0 || objects.Count == 0 {
 		r.Errorf("%d objects: %v %v", objects.Count, objects.Findings, err)
 	}
