@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/retry"
@@ -27,6 +28,9 @@ type Message struct {
 	Again bool
 	// Event is the parsed fact; zero for consumers of streams that hold no facts.
 	Event events.Event
+	// Log reads the input's run at the input: also in a cluster it shows that run at least up to the input's sequence, and up to what the handler has
+	// read and stated since. Other runs, and all runs for an input of no run, it shows as they are.
+	Log eventlog.Reader
 	// State appends an event while the handler is at work, for what must not be lost with it. Its error is ErrOvertaken where the log holds something else, also of the same
 	// identity: the handler then returns it.
 	State func(ctx context.Context, e events.Event) (events.Event, error)
@@ -37,7 +41,7 @@ type Message struct {
 // The events are appended in order before the input is acknowledged. The first event of a chain carries Prev as
 // the handler saw it; later ones of the same chain are linked by the runtime. nil, nil means that there is
 // nothing to do. When somebody else was faster, the handler is called again and reads the log anew, so it must
-// look at the log, at least at the input's sequence, not at the input, to see what is still to do. Events beside an error are appended too; beside
+// look at the log, by the input's Log, not at the input, to see what is still to do. Events beside an error are appended too; beside
 // ErrCallAgain the handler is called again when they are on the log.
 //
 // An error wrapped by RetryAfter or Permanent says what happens to the input; any other lets it come again,

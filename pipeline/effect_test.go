@@ -106,7 +106,7 @@ func TestAdoptionCallsTheHandlerAgain(t *testing.T) {
 		return event(t, testRun, events.RolloutRetriedType, rollout(0), "1", events.RolloutRetried{Try: 1, Message: text})
 	}
 	effect(t, env, 1, func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
-		last, err := env.Log.Last(ctx, testRun, "rollout", m.Event.Entity)
+		last, err := m.Log.Last(ctx, testRun, "rollout", m.Event.Entity)
 		if err != nil {
 			return nil, err
 		}

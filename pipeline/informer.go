@@ -33,15 +33,21 @@ func Inform(
 	return facts, nil
 }
 
-// OpenRuns lists the open runs whose configurations are as wanted, of those that are named, or of all.
+// OpenRuns lists the open runs whose configurations are as wanted, of those that are named, or of all. Who names a run
+// knows that it was opened, and waits for a leader that does not have that yet.
 func OpenRuns(ctx context.Context, log eventlog.Reader, wants func(runfile.RunConfig) bool, runs ...string) (open []string, err error) {
-	if len(runs) == 0 {
+	named := len(runs) > 0
+	if !named {
 		if runs, err = log.Runs(ctx); err != nil {
 			return nil, err
 		}
 	}
 	for _, run := range runs {
-		cfg, err := log.Config(ctx, run)
+		at := log
+		if named {
+			at = log.At(run, 1)
+		}
+		cfg, err := at.Config(ctx, run)
 		if errors.Is(err, eventlog.ErrNotFound) {
 			continue // it is being opened, or is deleted
 		}
@@ -51,7 +57,7 @@ func OpenRuns(ctx context.Context, log eventlog.Reader, wants func(runfile.RunCo
 		if !wants(cfg) {
 			continue
 		}
-		last, err := log.Last(ctx, run, events.RunOpenedType.Kind(), run)
+		last, err := at.Last(ctx, run, events.RunOpenedType.Kind(), run)
 		if err != nil {
 			return nil, err
 		}

@@ -27,12 +27,14 @@ func (e Effect) Record(ctx context.Context, env Env, m Message) error {
 // record is Record, and tells of each append how long it took and of how many events it was. What an outage keeps from being done is done again as
 // often as park waits for its end: park reports whether it has waited, which it does only for an outage.
 func (e Effect) record(ctx context.Context, env Env, m Message, published func(time.Duration, int), park func(error) bool) error {
-	m.State = func(ctx context.Context, fact events.Event) (events.Event, error) { return e.state(ctx, env, fact) }
+	to := env.Log.Appender.At(m.Event.Run, m.Seq)
+	m.Log = to.Reader
+	m.State = func(ctx context.Context, fact events.Event) (events.Event, error) { return e.state(ctx, to, fact) }
 	for lost := 0; ; m.Again = true {
 		facts, wish := e.Handle(ctx, m)
-		progress, err := e.append(ctx, env, m, facts, published)
+		progress, err := e.append(ctx, to, m, facts, published)
 		for err != nil && park(err) { // what was sampled or run is not done a second time
-			progress, err = e.append(ctx, env, m, facts, published)
+			progress, err = e.append(ctx, to, m, facts, published)
 		}
 		if err == nil {
 			// A Permanent input must not go with its events unstated, so the wish comes second.
@@ -57,13 +59,13 @@ func (e Effect) record(ctx context.Context, env Env, m Message, published func(t
 }
 
 // append puts a handler's events on the log, and reports whether they were not there before.
-func (e Effect) append(ctx context.Context, env Env, m Message, facts []events.Event, published func(time.Duration, int)) (progress bool, err error) {
+func (e Effect) append(ctx context.Context, to eventlog.Appender, m Message, facts []events.Event, published func(time.Duration, int)) (progress bool, err error) {
 	if len(facts) == 0 {
 		return false, nil
 	}
-	facts = e.stamped(ctx, env.Log.Reader, facts)
+	facts = e.stamped(ctx, to.Reader, facts)
 	began := time.Now()
-	stored, adopted, err := publish(ctx, env.Log.Appender.At(m.Event.Run, m.Seq), facts)
+	stored, adopted, err := publish(ctx, to, facts)
 	published(time.Since(began), len(facts))
 	tracing.Stated(ctx, ownOf(stored, adopted))
 	switch {
@@ -88,8 +90,8 @@ func (e Effect) stamped(ctx context.Context, log eventlog.Reader, facts []events
 }
 
 // state appends an event of a handler that is at work. Another writer's of the same identity may say something else.
-func (e Effect) state(ctx context.Context, env Env, fact events.Event) (events.Event, error) {
-	stored, adopted, err := env.Publish(ctx, e.stamped(ctx, env.Log.Reader, []events.Event{fact}))
+func (e Effect) state(ctx context.Context, to eventlog.Appender, fact events.Event) (events.Event, error) {
+	stored, adopted, err := publish(ctx, to, e.stamped(ctx, to.Reader, []events.Event{fact}))
 	switch {
 	case err != nil:
 		return fact, err

@@ -28,7 +28,7 @@ func TestCallAgain(t *testing.T) {
 	e := pipeline.Effect{Name: topology.Archiver, Handle: func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 		again = append(again, m.Again)
 		next := remark(t, fmt.Sprint(len(again)), "part")
-		last, err := p.log.Last(ctx, testRun, "rollout", rollout(0))
+		last, err := m.Log.Last(ctx, testRun, "rollout", rollout(0))
 		if len(again) > 1 && err != nil {
 			return nil, err
 		}

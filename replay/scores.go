@@ -116,7 +116,7 @@ func rescore(ctx context.Context, log eventlog.Reader, opts scorer.Options, as s
 	if err != nil {
 		return nil, err
 	}
-	fact, err := stated(as, r.ID)(scorer.Outcome(scorer.Rerun(ctx, log, opts, cfg, task, &r.Rollout)))
+	fact, err := stated(as, r.ID)(scorer.Outcome(scorer.Rerun(ctx, log.Store(), opts, cfg, task, &r.Rollout)))
 	if errors.Is(err, scorer.ErrNothingToVerify) {
 		return nil, nil
 	}

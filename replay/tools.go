@@ -74,11 +74,11 @@ func (o Sandboxes) repeater(log eventlog.Reader, cfg runfile.RunConfig) func(con
 		}
 		var again repeated
 		if err == nil {
-			again.Repeated, err = toolrunner.Rerun(ctx, log, tools, cfg, task, &r.Rollout)
+			again.Repeated, err = toolrunner.Rerun(ctx, log.Store(), tools, cfg, task, &r.Rollout)
 		}
 		if err == nil {
 			var changed []pipeline.Changed
-			changed, err = scorer.Compare(ctx, log, verifiers, cfg, task, &r)
+			changed, err = scorer.Compare(ctx, log.Store(), verifiers, cfg, task, &r)
 			again.verified = err == nil
 			again.Changed = append(again.Changed, changed...)
 		}

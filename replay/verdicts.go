@@ -92,7 +92,7 @@ func (r *Rescoring) one(ctx context.Context, ended eventlog.Ended) (verdict, err
 	case errors.Is(err, runfile.ErrNoTask): // no tests are asked for, or it is an outsider's, on a task of its own
 		again, err = scorer.Recompose(r.Config.Scorer, ended.Outcome)
 	case err == nil:
-		again, err = scorer.Rerun(ctx, r.Log, r.scorer(), r.Config, task, &ended.Rollout)
+		again, err = scorer.Rerun(ctx, r.Log.Store(), r.scorer(), r.Config, task, &ended.Rollout)
 	}
 	if errors.Is(err, scorer.ErrNothingToVerify) {
 		return v, nil

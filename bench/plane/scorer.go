@@ -20,7 +20,7 @@ func NullScorer(ctx context.Context, env pipeline.Env) error {
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{
 		Name: topology.Scorer, Slots: nullSlots,
 		Handle: func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
-			r, err := env.Log.Rollout(ctx, m.Event.Run, m.Event.Entity)
+			r, err := m.Log.Rollout(ctx, m.Event.Run, m.Event.Entity)
 			if err != nil || r.Over() || r.Finished == nil {
 				return nil, err
 			}

@@ -24,7 +24,7 @@ func nullTools(ctx context.Context, env pipeline.Env) error {
 			return []string{runfile.PoolRoute(runfile.DefaultRunConfig().Pool, runfile.Needs{}), runfile.RunnerRoute(runner, runfile.Needs{})}
 		},
 		Handle: func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
-			r, err := env.Log.Rollout(ctx, m.Event.Run, m.Event.Entity)
+			r, err := m.Log.Rollout(ctx, m.Event.Run, m.Event.Entity)
 			if err != nil || r.Over() || r.Finished != nil || !r.AwaitsTools() {
 				return nil, err
 			}

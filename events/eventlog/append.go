@@ -79,6 +79,7 @@ func (l Appender) Append(ctx context.Context, e events.Event) (stored events.Eve
 		seq, err := l.publish(ctx, e.Run, msg)
 		if err == nil {
 			e.Seq = seq
+			l.seen.note(e.Run, seq)
 			return e, false, nil
 		}
 		switch code := apiCode(err); {

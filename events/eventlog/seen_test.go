@@ -68,4 +68,26 @@ func TestReadsShowWhatWasSeen(t *testing.T) {
 	if _, err := last("c")(t.Context(), log.At(run, end.Seq)); !errors.Is(err, eventlog.ErrNotFound) {
 		t.Errorf("what is not there: %v", err)
 	}
+
+	has, to := log.At(run, 1), log.Appender.At(run, 1)
+	if e, err := last("b")(t.Context(), has); e.Seq != end.Seq || err != nil {
+		t.Errorf("who was given the first event read sequence %d, %v", e.Seq, err)
+	}
+	link = note(t, "b", "1", "")
+	link.Prev = end.Seq
+	if _, _, err := to.Append(t.Context(), link); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Streams.DeleteRun(t.Context(), run); err != nil { // no leader has any of it now
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, "the run has a stream again", func() bool { return log.Streams.EnsureRun(t.Context(), run) == nil })
+	chain(t, log, "a", "0")
+	for what, at := range map[string]eventlog.Reader{"read": has, "appended": to.Reader} {
+		hurried, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		if e, err := last("b")(hurried, at); !eventlog.Away(err) {
+			t.Errorf("who has %s a later event was shown less: sequence %d, %v", what, e.Seq, err)
+		}
+		stop()
+	}
 }

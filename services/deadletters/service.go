@@ -24,13 +24,13 @@ const slots = 2
 // Service consumes the server's max-deliveries and termination advisories, and emits dead_lettered and
 // rollout_failed.
 type Service struct {
-	log eventlog.Reader
-	js  jetstream.JetStream
+	store storage.Store
+	js    jetstream.JetStream
 }
 
 // Run is the service.
 func Run(ctx context.Context, env pipeline.Env) error {
-	s := &Service{log: env.Log.Reader, js: env.Log.JetStream()}
+	s := &Service{store: env.Log.Store(), js: env.Log.JetStream()}
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.DeadLetters, Slots: slots, Handle: s.Handle})
 }
 
@@ -62,10 +62,10 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 		return nil, nil // another application's
 	}
 	var facts []events.Event
-	e, err := s.log.Event(ctx, run, a.Sequence)
+	e, err := m.Log.Event(ctx, run, a.Sequence)
 	if err == nil {
 		letter.Subject = e.Subject()
-		facts, err = s.failRollout(ctx, e, a)
+		facts, err = failRollout(ctx, m.Log, e, a)
 	}
 	switch {
 	case errors.Is(err, eventlog.ErrNotFound), errors.Is(err, events.ErrMalformed), errors.Is(err, events.ErrSubject):
@@ -74,7 +74,7 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	case err != nil:
 		return nil, err
 	}
-	recorded, err := s.record(ctx, m, a, letter)
+	recorded, err := record(ctx, m, a, letter)
 	return append(facts, recorded...), err
 }
 
@@ -87,17 +87,17 @@ func (s *Service) recordSubmission(ctx context.Context, m pipeline.Message, a ad
 	}
 	submission, err := submissions.GetMsg(ctx, a.Sequence)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return s.record(ctx, m, a, letter) // terminated, and so removed
+		return record(ctx, m, a, letter) // terminated, and so removed
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read submission %d of the intake's stream: %w", a.Sequence, err)
 	}
-	body, err := storage.PutBlob(ctx, s.log.Store(), submission.Data)
+	body, err := storage.PutBlob(ctx, s.store, submission.Data)
 	if err != nil {
 		return nil, err
 	}
 	letter.Subject, letter.Body = submission.Subject, &body
-	facts, err := s.record(ctx, m, a, letter)
+	facts, err := record(ctx, m, a, letter)
 	switch {
 	case err != nil:
 		return nil, err
@@ -111,11 +111,11 @@ func (s *Service) recordSubmission(ctx context.Context, m pipeline.Message, a ad
 }
 
 // failRollout ends the rollout that waits for the message.
-func (s *Service) failRollout(ctx context.Context, e events.Event, a advisory) ([]events.Event, error) {
+func failRollout(ctx context.Context, log eventlog.Reader, e events.Event, a advisory) ([]events.Event, error) {
 	if e.Type.Kind() != events.RolloutStartedType.Kind() {
 		return nil, nil
 	}
-	r, err := s.log.Rollout(ctx, e.Run, e.Entity)
+	r, err := log.Rollout(ctx, e.Run, e.Entity)
 	if err != nil || r.Over() || r.Progress.Since > e.Seq && a.Consumer != topology.EpisodesConsumer {
 		return nil, err // the rollout went on: another delivery was handled although this one was given up
 	}
@@ -140,12 +140,12 @@ func stage(consumer string) string {
 }
 
 // record appends the dead letter, unless an earlier delivery of the advisory did: there is one for each message and consumer.
-func (s *Service) record(ctx context.Context, m pipeline.Message, a advisory, letter events.DeadLettered) ([]events.Event, error) {
+func record(ctx context.Context, m pipeline.Message, a advisory, letter events.DeadLettered) ([]events.Event, error) {
 	fact, err := events.New(events.Catalogue, events.DeadLetteredType, a.Stream, fmt.Sprintf("%s-%d", a.Consumer, a.Sequence), letter)
 	if err != nil {
 		return nil, err
 	}
-	fact, stated, err := s.log.Behind(ctx, fact, m.Time)
+	fact, stated, err := m.Log.Behind(ctx, fact, m.Time)
 	if err != nil || stated {
 		return nil, err
 	}

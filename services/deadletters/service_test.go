@@ -174,10 +174,10 @@ func TestUndeliverableSubmission(t *testing.T) {
 // advisories; none of them holds up the others.
 func TestAdvisoriesThatMeanNothing(t *testing.T) {
 	log := house(t)
-	s := &Service{log: log.Reader, js: log.JetStream()}
+	s := &Service{store: log.Store(), js: log.JetStream()}
 	var letters []events.Event
 	handle := func(text string) error {
-		facts, err := s.Handle(t.Context(), pipeline.Message{Data: []byte(text), Time: time.Now()})
+		facts, err := s.Handle(t.Context(), pipeline.Message{Log: log.Reader, Data: []byte(text), Time: time.Now()})
 		letters = append(letters, facts...)
 		return err
 	}
@@ -222,9 +222,9 @@ func TestAdvisoryTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Service{log: log.Reader, js: log.JetStream()}
+	s := &Service{store: log.Store(), js: log.JetStream()}
 	for range 2 {
-		if _, err := s.Handle(t.Context(), pipeline.Message{Subject: advisory.Subject, Data: advisory.Data, Time: advisory.Time}); err != nil {
+		if _, err := s.Handle(t.Context(), pipeline.Message{Log: log.Reader, Subject: advisory.Subject, Data: advisory.Data, Time: advisory.Time}); err != nil {
 			t.Fatal(err)
 		}
 	}

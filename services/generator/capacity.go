@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/pipeline"
@@ -69,8 +70,8 @@ func (s *Service) round(ctx context.Context, run string, cfg runfile.RunConfig) 
 	if c.stated != nil && !Noticeable(c.stated, time.Since(c.since), measured) {
 		return nil, LookEvery, nil
 	}
-	return func(ctx context.Context, _ pipeline.Message) ([]events.Event, error) {
-		return s.measured(ctx, c, run, cfg.Policy, measured)
+	return func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
+		return s.measured(ctx, m.Log, c, run, cfg.Policy, measured)
 	}, LookEvery, nil
 }
 
@@ -98,12 +99,12 @@ func Noticeable(last *events.CapacityMeasured, since time.Duration, m events.Cap
 }
 
 // measured states a capacity behind the one stated last, if it differs noticeably.
-func (s *Service) measured(ctx context.Context, c *capacity, run, policy string, m events.CapacityMeasured) ([]events.Event, error) {
+func (s *Service) measured(ctx context.Context, log eventlog.Reader, c *capacity, run, policy string, m events.CapacityMeasured) ([]events.Event, error) {
 	fact, err := events.New(run, events.CapacityMeasuredType, policy, "0", m)
 	if err != nil {
 		return nil, err
 	}
-	fact, link, err := s.log.BehindLast(ctx, fact)
+	fact, link, err := log.BehindLast(ctx, fact)
 	if err != nil {
 		return nil, err
 	}

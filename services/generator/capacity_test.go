@@ -99,11 +99,11 @@ func TestUnknownLoadIsSaid(t *testing.T) {
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
 	var text strings.Builder
-	s := &Service{log: log.Reader, logger: slog.New(slog.NewTextHandler(&text, nil))}
+	s := &Service{store: log.Store(), logger: slog.New(slog.NewTextHandler(&text, nil))}
 	state := func(url string, turns, want int) {
 		t.Helper()
 		m := events.CapacityMeasured{Turns: turns, Servers: []events.ServerCapacity{{URL: url, Turns: turns}}}
-		facts, err := s.measured(t.Context(), &capacity{}, "r", url[:4], m)
+		facts, err := s.measured(t.Context(), log.Reader, &capacity{}, "r", url[:4], m)
 		if err != nil || len(facts) != 1 {
 			t.Fatalf("%v, %v", facts, err)
 		}

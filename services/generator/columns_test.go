@@ -145,7 +145,7 @@ func TestTokenColumns(t *testing.T) {
 				stop()
 				answerTools(t, log, engine, last)
 				completed := servicetest.All(t, log, engine, events.ToolsCompletedType)
-				if _, err := service(t, log).Handle(t.Context(), messageOf(completed[len(completed)-1])); err != nil { // what it samples never comes onto the log
+				if _, err := service(t, log).Handle(t.Context(), messageOf(log, completed[len(completed)-1])); err != nil { // what it samples never comes onto the log
 					t.Log(err)
 				}
 				stop = start(t, log, nil)

@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/storage"
 )
 
-func messageOf(e events.Event) pipeline.Message {
-	return pipeline.Message{Event: e, Seq: e.Seq, Time: e.Time}
+func messageOf(log *eventlog.Log, e events.Event) pipeline.Message {
+	return pipeline.Message{Event: e, Seq: e.Seq, Time: e.Time, Log: log.At(e.Run, e.Seq)}
 }
 
 func equal[T comparable](t *testing.T, what string, got, want []T) {

@@ -21,7 +21,7 @@ func handled(t *testing.T, log *eventlog.Log, run string, say answer) []events.E
 	open(t, log, run, serve(t, say).URL, func(c *runfile.RunConfig) {
 		c.Limits.Tries = 1
 	})
-	facts, err := service(t, log).Handle(t.Context(), messageOf(servicetest.All(t, log, run, events.RolloutStartedType)[0]))
+	facts, err := service(t, log).Handle(t.Context(), messageOf(log, servicetest.All(t, log, run, events.RolloutStartedType)[0]))
 	var f *inference.Failure
 	if err != nil && !errors.As(err, &f) {
 		t.Fatal(err)

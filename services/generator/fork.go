@@ -4,17 +4,18 @@ import (
 	"context"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // begin gives a fork what it has of its origin, and makes the fact that says so, which comes before whatever the fork does itself. Other
 // rollouts, and forks that have begun, need nothing.
-func (s *Service) begin(ctx context.Context, limits runfile.Limits, r *events.Rollout) ([]events.Event, error) {
+func begin(ctx context.Context, log eventlog.Reader, limits runfile.Limits, r *events.Rollout) ([]events.Event, error) {
 	from := r.Started.Origin
 	if from == nil || r.Copied > 0 || r.Over() {
 		return nil, nil
 	}
-	origin, err := s.log.At(r.Run, r.Tail).Rollout(ctx, r.Run, from.Rollout)
+	origin, err := log.Rollout(ctx, r.Run, from.Rollout)
 	if err != nil {
 		return nil, err
 	}

@@ -81,11 +81,11 @@ func TestForkBegins(t *testing.T) {
 		if e.Entity == rollout {
 			continue
 		}
-		facts, err := s.Handle(t.Context(), messageOf(e))
+		facts, err := s.Handle(t.Context(), messageOf(log, e))
 		if !errors.Is(err, pipeline.ErrCallAgain) || len(facts) != 1 {
 			t.Fatalf("%v, %v", facts, err)
 		}
-		again, err := s.Handle(t.Context(), messageOf(e)) // before anything of it is on the log
+		again, err := s.Handle(t.Context(), messageOf(log, e)) // before anything of it is on the log
 		if !errors.Is(err, pipeline.ErrCallAgain) || again[0].ID != facts[0].ID || string(again[0].Data) != string(facts[0].Data) {
 			t.Errorf("the second time: %v, %v", again, err)
 		}

@@ -57,7 +57,7 @@ func TestMillionTokens(t *testing.T) {
 		last = servicetest.Event(t, "r", events.ToolsCompletedType, rollout, events.Ordinal(turn), done)
 		servicetest.Append(t, log, last)
 	}
-	facts, err := service(t, log).Handle(t.Context(), pipeline.Message{Event: last, Delivered: 1})
+	facts, err := service(t, log).Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: last, Delivered: 1})
 	if err != nil || len(facts) != 2 || facts[0].Type != events.TurnSampledType || facts[1].Type != events.RolloutFinishedType {
 		t.Fatalf("%d facts, %v", len(facts), err)
 	}

@@ -143,7 +143,7 @@ func TestGeneratorKilled(t *testing.T) {
 			}
 			_, err := dying.Handle(ctx, m)
 			return nil, errors.Join(killed, err)
-		}}.Record(t.Context(), pipeline.Env{Log: log}, messageOf(begin))
+		}}.Record(t.Context(), pipeline.Env{Log: log}, messageOf(log, begin))
 		if !errors.Is(err, killed) || len(servicetest.All(t, log, "r", events.TurnSampledType)) > 0 || len(pieces(t, log, "r")) != lives {
 			t.Fatalf("%d pieces: %v", len(pieces(t, log, "r")), err)
 		}
@@ -174,7 +174,7 @@ func TestPieceOvertaken(t *testing.T) {
 			return state(ctx, e)
 		}
 		return s.Handle(ctx, m)
-	}}.Record(t.Context(), pipeline.Env{Log: log}, messageOf(begin))
+	}}.Record(t.Context(), pipeline.Env{Log: log}, messageOf(log, begin))
 	if err != nil || calls != 2 || len(servicetest.All(t, log, "r", events.TurnSampledType)) > 0 || len(pieces(t, log, "r")) > 0 {
 		t.Errorf("%d calls: %v", calls, err)
 	}

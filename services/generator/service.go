@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/inference"
@@ -17,6 +16,7 @@ import (
 	"github.com/rondo-rl/rondo/pipeline/presence"
 	"github.com/rondo-rl/rondo/retry"
 	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // Options of the service.
@@ -31,7 +31,7 @@ func DefaultOptions() Options { return Options{Slots: 64} }
 // Service consumes rollout_started, tools_completed and step_scored, and emits turn_sampled, step_finished, rollout_finished,
 // rollout_retried and rollout_failed. In runs with an agent it emits workspace_called alone. In runs with `in_flight: auto` it emits capacity_measured.
 type Service struct {
-	log     eventlog.Reader
+	store   storage.Store
 	servers *fleet.Fleet
 	tools   *tools.Sets
 	// capacities are those of the runs that follow them.
@@ -56,7 +56,7 @@ func samples(cfg runfile.RunConfig) bool {
 }
 
 func newService(env pipeline.Env, servers *fleet.Fleet, opts Options) *Service {
-	return &Service{log: env.Log.Reader, servers: servers, tools: tools.NewSets(), peers: newPeers(presence.Name(env.Instance), opts.Slots), logger: env.Logger}
+	return &Service{store: env.Log.Store(), servers: servers, tools: tools.NewSets(), peers: newPeers(presence.Name(env.Instance), opts.Slots), logger: env.Logger}
 }
 
 // Handle does what the rollout of the input needs next. It reads the chain, not the input: a delivery that was
@@ -65,16 +65,15 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	if events.External(m.Event.Entity) {
 		return nil, nil // its turns are sampled elsewhere
 	}
-	log := s.log.At(m.Event.Run, m.Seq)
-	cfg, err := log.Config(ctx, m.Event.Run)
+	cfg, err := m.Log.Config(ctx, m.Event.Run)
 	if err != nil {
 		return nil, err
 	}
-	r, err := log.Rollout(ctx, m.Event.Run, m.Event.Entity)
+	r, err := m.Log.Rollout(ctx, m.Event.Run, m.Event.Entity)
 	if err != nil {
 		return nil, err
 	}
-	begun, err := s.begin(ctx, cfg.Limits, &r)
+	begun, err := begin(ctx, m.Log, cfg.Limits, &r)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +88,7 @@ func (s *Service) advance(ctx context.Context, cfg runfile.RunConfig, r *events.
 	if r.Over() || r.Finished != nil {
 		return nil, nil
 	}
-	task, err := s.log.At(r.Run, r.Tail).Task(ctx, r.Run, r.Started.Task)
+	task, err := m.Log.Task(ctx, r.Run, r.Started.Task)
 	if errors.Is(err, runfile.ErrNoTask) {
 		return fail(r, err)
 	}
@@ -139,7 +138,7 @@ func fail(r *events.Rollout, cause error) ([]events.Event, error) {
 // sample asks for one turn, and ends the stage or the episode with it when it was the last. When the plane gives the rollout up it does
 // nothing: the sampler ends the rollout. A turn that its agent's time did not suffice for is taken whole: who waits for a server cannot tell whether that hangs.
 func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, m pipeline.Message) ([]events.Event, error) {
-	if err := s.addWaits(ctx, r); err != nil {
+	if err := addWaits(ctx, m.Log, r); err != nil {
 		return nil, err
 	}
 	asking, cancel := untilDue(ctx, r, cfg.Limits)
@@ -147,7 +146,7 @@ func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfil
 	t, answer, err := s.ask(asking, cfg, task, r, turnPrompt(cfg, task, r), m)
 	context.AfterFunc(ctx, answer.Done) // the input is settled: the turn is on the log
 	if err != nil && ctx.Err() == nil && asking.Err() != nil {
-		return nil, s.outOfTime(ctx, cfg.Limits, r, m.Delivered, err)
+		return nil, outOfTime(ctx, m, cfg.Limits, r, err)
 	}
 	if overflow(err) != nil && maySummarise(cfg, r) {
 		return s.summarise(ctx, asking, cfg, task, r, m)
@@ -205,7 +204,7 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 		Fit:      true, Prompt: p.least, Spare: p.spare, TellContext: cfg.Limits.TellRoom,
 		Request: func(model string, most int) any { return request(model, most) },
 		Until:   patience(r, cfg.Limits, time.Now()), Patient: true,
-		Answered: func(ctx context.Context) bool { return s.hasAnswered(ctx, r.Run) },
+		Answered: func(ctx context.Context) bool { return hasAnswered(ctx, m.Log, r.Run) },
 	}
 	asking, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -238,10 +237,10 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 			t.SegmentCause = segmentCause(r, answer.Prompt)
 		}
 	}
-	if err = s.log.MarkVersions(ctx, cfg.Policy, r.Started.PolicyVersion, &t); err == nil {
+	if err = m.Log.MarkVersions(ctx, cfg.Policy, r.Started.PolicyVersion, &t); err == nil {
 		err = outage.Outlast(ctx, func() error {
 			kept := t
-			err := answer.Keep(ctx, s.log.Store(), cfg.TokenColumns, &kept, -1) // by tokens they were asked for from the last known one on
+			err := answer.Keep(ctx, s.store, cfg.TokenColumns, &kept, -1) // by tokens they were asked for from the last known one on
 			if err == nil {
 				t = kept
 			}

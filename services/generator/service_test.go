@@ -45,7 +45,7 @@ func service(t *testing.T, log *eventlog.Log) *Service {
 // record hands a service an input as the runtime does.
 func record(t *testing.T, log *eventlog.Log, s *Service, e events.Event) error {
 	t.Helper()
-	return pipeline.Effect{Name: topology.Generator, Handle: s.Handle}.Record(t.Context(), pipeline.Env{Log: log}, messageOf(e))
+	return pipeline.Effect{Name: topology.Generator, Handle: s.Handle}.Record(t.Context(), pipeline.Env{Log: log}, messageOf(log, e))
 }
 
 // open opens a run at an endpoint and starts one rollout in it.
@@ -338,7 +338,7 @@ func TestTwoGenerators(t *testing.T) {
 	started := servicetest.All(t, log, "r", events.RolloutStartedType)[0]
 	var outputs [][]events.Event // made from the same log, before either is on it
 	for i := range s {
-		facts, err := s[i].Handle(t.Context(), messageOf(started))
+		facts, err := s[i].Handle(t.Context(), messageOf(log, started))
 		if err != nil || len(facts) != 2 {
 			t.Fatalf("%d facts: %v", len(facts), err)
 		}
@@ -349,7 +349,7 @@ func TestTwoGenerators(t *testing.T) {
 			t.Errorf("generator %d publishes: %v, want %v", i, err, want)
 		}
 	}
-	if facts, err := s[1].Handle(t.Context(), messageOf(started)); err != nil || len(facts) != 0 {
+	if facts, err := s[1].Handle(t.Context(), messageOf(log, started)); err != nil || len(facts) != 0 {
 		t.Errorf("asked again, it states %v: %v", facts, err)
 	}
 	if ids := servicetest.IDs(servicetest.All(t, log, "r")); len(ids) != 4 {

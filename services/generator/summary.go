@@ -126,7 +126,7 @@ func (s *Service) summarise(ctx, asking context.Context, cfg runfile.RunConfig, 
 	switch {
 	case err == nil:
 	case ctx.Err() == nil && asking.Err() != nil:
-		return nil, s.outOfTime(ctx, cfg.Limits, r, m.Delivered, err)
+		return nil, outOfTime(ctx, m, cfg.Limits, r, err)
 	case ctx.Err() == nil && errors.As(err, &refused) && refused.Permanent && (len(r.Turns) > r.Copied || refused.Overflow != nil):
 		return s.full(ctx, cfg, task, r)
 	default:

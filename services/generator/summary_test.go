@@ -372,7 +372,7 @@ func TestKilledBehindASummary(t *testing.T) {
 			answerTools(t, log, name, last)
 		}
 		all := servicetest.All(t, log, name, events.ToolsCompletedType)
-		facts, err := service(t, log).Handle(t.Context(), messageOf(all[4]))
+		facts, err := service(t, log).Handle(t.Context(), messageOf(log, all[4]))
 		if !errors.Is(err, pipeline.ErrCallAgain) || len(facts) != 1 || facts[0].Route != runfile.RouteSummary {
 			t.Fatalf("%s: %v, %v", name, servicetest.IDs(facts), err)
 		}

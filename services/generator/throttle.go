@@ -18,13 +18,13 @@ import (
 const throttledSlot = 10 * time.Second
 
 // addWaits adds to a rollout's clock what the plane's outages have cost it since it went on: its time is not over while the query sampler waits.
-func (s *Service) addWaits(ctx context.Context, r *events.Rollout) error {
+func addWaits(ctx context.Context, log eventlog.Reader, r *events.Rollout) error {
 	came := r.Clock.Moved
 	if came.IsZero() {
 		came = r.Clock.Began
 	}
 	for _, stage := range []string{events.StageGenerator, events.EveryStage} {
-		e, err := s.log.At(r.Run, r.Tail).Last(ctx, r.Run, events.StageWaitedType.Kind(), stage)
+		e, err := log.Last(ctx, r.Run, events.StageWaitedType.Kind(), stage)
 		for err == nil {
 			var waited events.StageWaited
 			if waited, err = events.Data[events.StageWaited](e); err != nil {
@@ -34,7 +34,7 @@ func (s *Service) addWaits(ctx context.Context, r *events.Rollout) error {
 			if e.Prev == 0 || e.Time.Before(came) {
 				break
 			}
-			e, err = s.log.Event(ctx, r.Run, e.Prev)
+			e, err = log.Event(ctx, r.Run, e.Prev)
 		}
 		if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
 			return err
@@ -56,18 +56,18 @@ const overAfter = 20 * time.Second
 
 // outOfTime is what becomes of an input whose turn was not had in the rollout's time. Nobody else has it: it comes again until the log says that the rollout is over, and where an outage has moved
 // that, its turn is asked for.
-func (s *Service) outOfTime(ctx context.Context, limits runfile.Limits, r *events.Rollout, delivered uint64, cause error) error {
+func outOfTime(ctx context.Context, m pipeline.Message, limits runfile.Limits, r *events.Rollout, cause error) error {
 	if outage.KindOf(cause) != "" {
 		return cause
 	}
 	before := r.Due(limits)
-	if err := s.addWaits(ctx, r); err != nil {
+	if err := addWaits(ctx, m.Log, r); err != nil {
 		return err
 	}
 	if r.Due(limits).After(before) {
 		return pipeline.ErrCallAgain
 	}
-	if delivered >= uint64(topology.ConsumersOf(topology.Generator)[0].MaxDeliver) {
+	if m.Delivered >= uint64(topology.ConsumersOf(topology.Generator)[0].MaxDeliver) {
 		return nil
 	}
 	return pipeline.RetryAfter(fmt.Errorf("the time of rollout %s is over, and the query sampler has not said so yet", r.ID), overAfter)
@@ -87,9 +87,9 @@ func patience(r *events.Rollout, limits runfile.Limits, now time.Time) time.Time
 
 // hasAnswered tells servers that will come back from addresses that were never right: the run has a turn of them, or had one of a rollout
 // that has its score. The log knows that after this process was started again, too.
-func (s *Service) hasAnswered(ctx context.Context, run string) bool {
+func hasAnswered(ctx context.Context, log eventlog.Reader, run string) bool {
 	for _, shown := range []events.Event{{Run: run, Type: events.TurnSampledType, Entity: "*", Route: ">"}, {Run: run, Type: events.RolloutScoredType, Entity: "*"}} {
-		if has, err := s.log.Has(ctx, run, shown.Subject()); has && err == nil {
+		if has, err := log.Has(ctx, run, shown.Subject()); has && err == nil {
 			return true
 		}
 	}

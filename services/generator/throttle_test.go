@@ -44,7 +44,7 @@ func TestLongWaitsGiveTheSlotBack(t *testing.T) {
 	open(t, log, "r", serve(t, status(429, "Retry-After", "30")).URL, nil)
 	s := service(t, log)
 	began := time.Now()
-	facts, err := s.Handle(t.Context(), pipeline.Message{Event: events.Event{Run: "r", Entity: rollout}, Delivered: 1})
+	facts, err := s.Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: events.Event{Run: "r", Entity: rollout}, Delivered: 1})
 	if len(facts) != 0 || err == nil || time.Since(began) > throttledSlot {
 		t.Errorf("after %s: %v, %v", time.Since(began), servicetest.IDs(facts), err)
 	}
@@ -73,7 +73,7 @@ func TestServerThatComesBack(t *testing.T) {
 		started := events.RolloutStarted{Group: events.GroupOf(id), Task: "a", Deadline: time.Now().Add(left)}
 		servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutStartedType, id, "0", started))
 		s := service(t, log)
-		facts, err := s.Handle(t.Context(), pipeline.Message{Event: events.Event{Run: "r", Entity: id}, Delivered: 1})
+		facts, err := s.Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: events.Event{Run: "r", Entity: id}, Delivered: 1})
 		if len(facts) != want || (err == nil) != (want == 1) || time.Now().After(started.Deadline) {
 			t.Errorf("%s before the deadline: %v, %v", left, servicetest.IDs(facts), err)
 		}
@@ -124,7 +124,7 @@ func TestDeadlineStopsTheRequest(t *testing.T) {
 	cfg := servicetest.Config("a")
 	cfg.Endpoint = e.URL + "/v1"
 	servicetest.OpenRun(t, log, "r", cfg)
-	s, in := service(t, log), pipeline.Message{Delivered: 1}
+	s, in := service(t, log), pipeline.Message{Log: log.Reader, Delivered: 1}
 	isOver := func() {
 		t.Helper()
 		if facts, err := s.Handle(t.Context(), in); len(facts) != 0 || err == nil || !strings.Contains(err.Error(), "is over") {
@@ -162,7 +162,7 @@ func TestOutageIsNoTurnsTime(t *testing.T) {
 		later := servicetest.Event(t, "r", events.StageWaitedType, stage, "1", events.StageWaited{Since: time.Now(), Until: time.Now().Add(time.Minute)})
 		later.Prev = long.Seq
 		servicetest.Append(t, log, later) // it does not say that again
-		in := pipeline.Message{Event: events.Event{Run: "r", Entity: rollout}, Delivered: 1}
+		in := pipeline.Message{Log: log.Reader, Event: events.Event{Run: "r", Entity: rollout}, Delivered: 1}
 		if facts, err := service(t, log).Handle(t.Context(), in); len(facts) == 0 || err != nil {
 			t.Errorf("%s: %v, %v", stage, servicetest.IDs(facts), err)
 		}
@@ -187,7 +187,7 @@ func TestOutageThatIsStatedLater(t *testing.T) {
 		cfg.Endpoint = e.URL + "/v1"
 		servicetest.OpenRun(t, log, run, cfg)
 		due := time.Now().Add(left)
-		facts, err := service(t, log).Handle(t.Context(), pipeline.Message{Event: startUntil(t, log, run, due), Delivered: 1})
+		facts, err := service(t, log).Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: startUntil(t, log, run, due), Delivered: 1})
 		select {
 		case at := <-stated:
 			if at.After(due) {
@@ -214,7 +214,7 @@ func TestExternalRolloutsAreSampledElsewhere(t *testing.T) {
 	servicetest.OpenRun(t, log, "r", cfg)
 	started := servicetest.StartRollout(t, log, "r", "x1-0", "a")
 	s := service(t, log)
-	if facts, err := s.Handle(t.Context(), pipeline.Message{Event: started, Delivered: 1}); len(facts) != 0 || err != nil {
+	if facts, err := s.Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: started, Delivered: 1}); len(facts) != 0 || err != nil {
 		t.Errorf("%v, %v", servicetest.IDs(facts), err)
 	}
 	if n := len(e.seen()); n != 0 {

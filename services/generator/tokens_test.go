@@ -111,7 +111,7 @@ func TestTokensAfterAKill(t *testing.T) {
 	answerTools(t, log, "r", turn)
 	answered := servicetest.All(t, log, "r", events.ToolsCompletedType)[0]
 	for range 2 {
-		if facts, err := service(t, log).Handle(t.Context(), messageOf(answered)); err != nil || len(facts) != 2 {
+		if facts, err := service(t, log).Handle(t.Context(), messageOf(log, answered)); err != nil || len(facts) != 2 {
 			t.Fatalf("%d facts: %v", len(facts), err)
 		}
 	}
@@ -207,7 +207,7 @@ func drive(t *testing.T, log *eventlog.Log, run string) events.Event {
 	t.Helper()
 	input := servicetest.All(t, log, run, events.RolloutStartedType)[0]
 	for {
-		facts, err := service(t, log).Handle(t.Context(), messageOf(input))
+		facts, err := service(t, log).Handle(t.Context(), messageOf(log, input))
 		if err != nil || len(facts) == 0 {
 			t.Fatalf("%s: %d facts: %v", run, len(facts), err)
 		}

@@ -133,7 +133,7 @@ func (s *Service) finished(ctx context.Context, cfg runfile.RunConfig, task runf
 	if err != nil {
 		return r.Fail(events.StageGenerator, events.ClassInternal, fmt.Errorf("encode trajectory: %w", err))
 	}
-	fact, err := events.StoreTrajectory(ctx, s.log.Store(), t, data)
+	fact, err := events.StoreTrajectory(ctx, s.store, t, data)
 	if err != nil {
 		return events.Event{}, err
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/index/merkle"
 	"github.com/rondo-rl/rondo/index/segment"
@@ -37,7 +36,7 @@ type Options struct {
 
 // Service consumes repo_changed and, from the catalogue, run_opened; it emits index_updated.
 type Service struct {
-	log     eventlog.Reader
+	store   storage.Store
 	logger  *slog.Logger
 	opts    Options
 	folders map[string]*keptFolder
@@ -63,7 +62,7 @@ func Run(ctx context.Context, env pipeline.Env, opts Options) error {
 }
 
 func newService(env pipeline.Env, opts Options) *Service {
-	s := &Service{log: env.Log.Reader, logger: env.Logger, opts: opts, folders: map[string]*keptFolder{}}
+	s := &Service{store: env.Log.Store(), logger: env.Logger, opts: opts, folders: map[string]*keptFolder{}}
 	for name, f := range opts.Folders {
 		s.folders[name] = &keptFolder{Folder: f}
 	}
@@ -93,14 +92,14 @@ func (s *Service) lookAround(ctx context.Context, env pipeline.Env) {
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 	switch m.Event.Type {
 	case events.RunOpenedType:
-		return s.greet(ctx, m.Event)
+		return greet(ctx, m)
 	case events.RepoChangedType:
 		changed, err := events.Data[events.RepoChanged](m.Event)
 		if err != nil {
 			return nil, pipeline.Permanent(err)
 		}
 		if changed.Index != nil {
-			return s.take(ctx, events.IndexUpdated{Repo: m.Event.Entity, IndexState: *changed.Index}, m.Time)
+			return s.take(ctx, m, events.IndexUpdated{Repo: m.Event.Entity, IndexState: *changed.Index})
 		}
 	}
 	if f, ours := s.folders[m.Event.Entity]; ours {
@@ -124,13 +123,13 @@ func (s *Service) update(ctx context.Context, f *keptFolder, m pipeline.Message)
 		}
 		f.input, f.found = m.Seq, events.IndexUpdated{Repo: f.Repo, IndexState: state}
 	}
-	return s.publish(ctx, f.found, m.Time, nil)
+	return publish(ctx, m, f.found, nil)
 }
 
 // take states what a client has brought to the store, after a look that all of it is there. Nothing of it can be opened here.
-func (s *Service) take(ctx context.Context, updated events.IndexUpdated, at time.Time) ([]events.Event, error) {
-	return s.publish(ctx, updated, at, func() error {
-		err := segment.Complete(ctx, s.log.Store(), updated.Space, updated.Root)
+func (s *Service) take(ctx context.Context, m pipeline.Message, updated events.IndexUpdated) ([]events.Event, error) {
+	return publish(ctx, m, updated, func() error {
+		err := segment.Complete(ctx, s.store, updated.Space, updated.Root)
 		if storage.IsUnusable(err) {
 			return pipeline.Permanent(fmt.Errorf("index of %s: %w", updated.Repo, err))
 		}
@@ -140,8 +139,8 @@ func (s *Service) take(ctx context.Context, updated events.IndexUpdated, at time
 
 // publish states an update in the catalogue, if check has nothing against it, and then copies what the catalogue has into the runs that use the
 // repository: a run that is opened in between finds it there.
-func (s *Service) publish(ctx context.Context, updated events.IndexUpdated, since time.Time, check func() error) ([]events.Event, error) {
-	fact, known, err := s.next(ctx, events.Catalogue, updated, since)
+func publish(ctx context.Context, m pipeline.Message, updated events.IndexUpdated, check func() error) ([]events.Event, error) {
+	fact, known, err := next(ctx, m.Log, events.Catalogue, updated, m.Time)
 	if err == nil && fact != nil && check != nil {
 		err = check()
 	}
@@ -151,5 +150,5 @@ func (s *Service) publish(ctx context.Context, updated events.IndexUpdated, sinc
 	if fact != nil {
 		return []events.Event{*fact}, pipeline.ErrCallAgain
 	}
-	return s.copies(ctx, known, since)
+	return copies(ctx, m.Log, known, m.Time)
 }

@@ -142,7 +142,7 @@ func TestClientsIndex(t *testing.T) {
 	refused := func(what string, index events.IndexState) {
 		t.Helper()
 		e := servicetest.Event(t, events.Catalogue, events.RepoChangedType, "code", what, events.RepoChanged{Index: &index})
-		facts, err := newService(servicetest.Env(t, log), Options{}).Handle(t.Context(), pipeline.Message{Event: e})
+		facts, err := newService(servicetest.Env(t, log), Options{}).Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: e})
 		if !errors.Is(err, storage.ErrNotFound) || len(facts) > 0 {
 			t.Errorf("%s: %v, %v", what, facts, err)
 		}

@@ -15,16 +15,16 @@ import (
 
 // next is index_updated for the repository's chain of the catalogue or of a run. It is nil when that has this update, was given it since a moment,
 // or has a later one: then known is the update that it has.
-func (s *Service) next(ctx context.Context, run string, updated events.IndexUpdated, since time.Time) (fact *events.Event, known events.IndexUpdated, err error) {
+func next(ctx context.Context, log eventlog.Reader, run string, updated events.IndexUpdated, since time.Time) (fact *events.Event, known events.IndexUpdated, err error) {
 	e, err := events.New(run, events.IndexUpdatedType, updated.Repo, ordinal(updated.IndexState), updated)
 	if err != nil {
 		return nil, known, err
 	}
-	e, stated, err := s.log.Behind(ctx, e, since)
+	e, stated, err := log.Behind(ctx, e, since)
 	if err != nil {
 		return nil, known, err
 	}
-	known, found, err := last(ctx, s.log, run, updated.Repo)
+	known, found, err := last(ctx, log, run, updated.Repo)
 	// With another key or embedder everything begins anew.
 	if err != nil || stated || found && known.Space == updated.Space && known.Embedder == updated.Embedder && known.Generation >= updated.Generation {
 		return nil, known, err
@@ -56,21 +56,20 @@ func uses(repo string) func(runfile.RunConfig) bool {
 }
 
 // greet copies the current index of each of its repositories to a new run.
-func (s *Service) greet(ctx context.Context, opening events.Event) (facts []events.Event, err error) {
-	opened, err := events.Data[events.RunOpened](opening)
+func greet(ctx context.Context, m pipeline.Message) (facts []events.Event, err error) {
+	opened, err := events.Data[events.RunOpened](m.Event)
 	if err != nil {
 		return nil, pipeline.Permanent(err)
 	}
-	log := s.log.At(opening.Run, opening.Seq)
 	for _, repo := range opened.Config.Repositories {
-		updated, found, err := last(ctx, log, events.Catalogue, repo)
+		updated, found, err := last(ctx, m.Log, events.Catalogue, repo)
 		if err != nil {
 			return nil, err
 		}
 		if !found {
 			continue
 		}
-		copies, err := s.copies(ctx, updated, opening.Time, opening.Entity)
+		copies, err := copies(ctx, m.Log, updated, m.Event.Time, m.Event.Entity)
 		if err != nil {
 			return nil, err
 		}
@@ -80,9 +79,9 @@ func (s *Service) greet(ctx context.Context, opening events.Event) (facts []even
 }
 
 // copies are the copies of an update for open runs that use the repository and have not learned of it: those that are named, or all.
-func (s *Service) copies(ctx context.Context, updated events.IndexUpdated, since time.Time, runs ...string) ([]events.Event, error) {
-	return pipeline.Inform(ctx, s.log, uses(updated.Repo), func(run string) (*events.Event, error) {
-		fact, _, err := s.next(ctx, run, updated, since)
+func copies(ctx context.Context, log eventlog.Reader, updated events.IndexUpdated, since time.Time, runs ...string) ([]events.Event, error) {
+	return pipeline.Inform(ctx, log, uses(updated.Repo), func(run string) (*events.Event, error) {
+		fact, _, err := next(ctx, log, run, updated, since)
 		return fact, err
 	}, runs...)
 }

@@ -260,7 +260,7 @@ func (s *Service) same(fact, stored events.Event) error {
 
 // copyClosing copies a run's closing to the catalogue.
 func (s *Service) copyClosing(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
-	e, err := s.log.At(m.Event.Run, m.Seq).Event(ctx, m.Event.Run, m.Seq)
+	e, err := m.Log.Event(ctx, m.Event.Run, m.Seq)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func (s *Service) nextWorkspace(ctx context.Context, cfg runfile.RunConfig, task
 	if err != nil {
 		return nil, nil, err
 	}
-	files, err := storage.GetBlob(ctx, s.log.Store(), *stage.Files)
+	files, err := storage.GetBlob(ctx, s.store, *stage.Files)
 	if err != nil {
 		return nil, nil, fmt.Errorf("files of stage %s of task %s: %w", stage.Name, task.Name, err)
 	}
@@ -45,7 +45,7 @@ func (s *Service) nextWorkspace(ctx context.Context, cfg runfile.RunConfig, task
 	if err != nil {
 		return nil, nil, err
 	}
-	ref, err := storage.PutBlob(ctx, s.log.Store(), changes)
+	ref, err := storage.PutBlob(ctx, s.store, changes)
 	if err != nil {
 		return nil, nil, fmt.Errorf("store the workspace of stage %s: %w", stage.Name, err)
 	}
@@ -66,7 +66,7 @@ func (s *Service) workspace(ctx context.Context, ref *storage.Ref) sandbox.Sourc
 		return nil
 	}
 	return func() (io.ReadCloser, error) {
-		from, _, err := parts.Open(ctx, s.log.Store(), *ref, s.parts)
+		from, _, err := parts.Open(ctx, s.store, *ref, s.parts)
 		if err != nil {
 			err = fmt.Errorf("workspace: %w", err)
 		}

@@ -11,12 +11,13 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // Compare verifies the final workspace of a recorded rollout once more, under the run's own configuration and tests, and compares the
 // verdict with the recorded one: reward, components and exit code. What the tests wrote is not compared, as most of them write how long
 // they took. It states nothing and stores nothing. Rollouts that the scorer gave no outcome are ErrNothingToVerify.
-func Compare(ctx context.Context, log eventlog.Reader, opts Options, cfg runfile.RunConfig, task runfile.TaskSpec, r *eventlog.Ended) ([]pipeline.Changed, error) {
+func Compare(ctx context.Context, store storage.Store, opts Options, cfg runfile.RunConfig, task runfile.TaskSpec, r *eventlog.Ended) ([]pipeline.Changed, error) {
 	if err := verifiable(task, &r.Rollout); err != nil {
 		return nil, err
 	}
@@ -24,7 +25,7 @@ func Compare(ctx context.Context, log eventlog.Reader, opts Options, cfg runfile
 	if r.Scored == nil && !noVerdict || pipeline.OriginalSource(r.Outcome) != topology.Scorer {
 		return nil, fmt.Errorf("rollout %s: %w", r.ID, ErrNothingToVerify)
 	}
-	s := &Service{log: log, opts: opts}
+	s := &Service{store: store, opts: opts}
 	var now events.RolloutScored
 	again, err := s.stagesAgain(ctx, cfg, task, &r.Rollout)
 	if err == nil {

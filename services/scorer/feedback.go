@@ -11,16 +11,12 @@ import (
 
 // byFeedback states the reward that users gave, when they gave one. Whatever comes last on the log, the end of the episode
 // or the feedback, its handler sees both.
-func (s *Service) byFeedback(ctx context.Context, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
-	given, ok, err := s.feedback(ctx, r.Run, r.ID)
+func byFeedback(ctx context.Context, log eventlog.Reader, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
+	given, ok, err := feedback(ctx, log, r.Run, r.ID)
 	if err != nil || !ok {
 		return nil, err
 	}
 	components := map[string]float64{runfile.FeedbackComponent: given}
-	cfg, err := s.log.Config(ctx, r.Run)
-	if err != nil {
-		return nil, err
-	}
 	reward, err := cfg.Scorer.Reward(components)
 	if err != nil {
 		return nil, err
@@ -33,12 +29,12 @@ func (s *Service) byFeedback(ctx context.Context, task runfile.TaskSpec, r *even
 }
 
 // feedback is the last reward that users gave a rollout: they may change their minds until it is scored.
-func (s *Service) feedback(ctx context.Context, run, rollout string) (reward float64, given bool, err error) {
-	link, err := s.log.LastOfType(ctx, run, events.FeedbackRecordedType, rollout)
+func feedback(ctx context.Context, log eventlog.Reader, run, rollout string) (reward float64, given bool, err error) {
+	link, err := log.LastOfType(ctx, run, events.FeedbackRecordedType, rollout)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return 0, false, nil
 	}
-	for ; err == nil; link, err = s.log.Event(ctx, run, link.Prev) {
+	for ; err == nil; link, err = log.Event(ctx, run, link.Prev) {
 		f, err := events.Data[events.FeedbackRecorded](link)
 		if err != nil {
 			return 0, false, err

@@ -66,7 +66,7 @@ func TestFeedbackIsTheReward(t *testing.T) {
 		// What comes afterwards, or again, changes nothing.
 		later := react(t, log, run, rollout, "later", events.FeedbackRecorded{Signal: events.SignalReject})
 		for _, in := range []events.Event{finished, later} {
-			if facts, err := (&Service{log: log.Reader}).Handle(t.Context(), pipeline.Message{Event: in}); len(facts) != 0 || err != nil {
+			if facts, err := (&Service{store: log.Store()}).Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: in}); len(facts) != 0 || err != nil {
 				t.Errorf("%s: after it was scored: %v, %v", run, servicetest.IDs(facts), err)
 			}
 		}
@@ -77,17 +77,17 @@ func TestFeedbackIsTheReward(t *testing.T) {
 func TestFeedbackThatComesTooEarly(t *testing.T) {
 	log := natstest.Log(t)
 	asked(t, log, "r", false)
-	s := &Service{log: log.Reader}
+	s := &Service{store: log.Store()}
 	for _, in := range []events.Event{
 		react(t, log, "r", rollout, "1", events.FeedbackRecorded{Signal: events.SignalFollow}),
 		end(t, log, "r", rollout),
 	} {
-		if facts, err := s.Handle(t.Context(), pipeline.Message{Event: in}); len(facts) != 0 || err != nil {
+		if facts, err := s.Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: in}); len(facts) != 0 || err != nil {
 			t.Errorf("%s: %v, %v", in.ID, servicetest.IDs(facts), err)
 		}
 	}
 	accepted := react(t, log, "r", rollout, "2", events.FeedbackRecorded{Signal: events.SignalAccept})
-	facts, err := s.Handle(t.Context(), pipeline.Message{Event: accepted})
+	facts, err := s.Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: accepted})
 	if err != nil || len(facts) != 1 || facts[0].Type != events.RolloutScoredType {
 		t.Errorf("%v, %v", servicetest.IDs(facts), err)
 	}
@@ -100,7 +100,7 @@ func TestFeedbackBesideAVerifier(t *testing.T) {
 	asked(t, log, "r", true)
 	rejected := react(t, log, "r", rollout, "1", events.FeedbackRecorded{Signal: events.SignalReject})
 	end(t, log, "r", rollout)
-	if facts, err := (&Service{log: log.Reader}).Handle(t.Context(), pipeline.Message{Event: rejected}); len(facts) != 0 || err != nil {
+	if facts, err := (&Service{store: log.Store()}).Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: rejected}); len(facts) != 0 || err != nil {
 		t.Errorf("%v, %v", servicetest.IDs(facts), err)
 	}
 	start(t, log)
@@ -129,7 +129,7 @@ func TestExternalRollouts(t *testing.T) {
 			if id == "x1-0" {
 				return
 			}
-			if facts, err := (&Service{log: log.Reader}).Handle(t.Context(), pipeline.Message{Event: in}); len(facts) != 0 || err != nil {
+			if facts, err := (&Service{store: log.Store()}).Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: in}); len(facts) != 0 || err != nil {
 				t.Errorf("%s: %v, %v", id, servicetest.IDs(facts), err)
 			}
 		})

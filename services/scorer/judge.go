@@ -73,7 +73,7 @@ func (s *Service) judge(ctx context.Context, cfg runfile.RunConfig, task runfile
 	if err != nil {
 		return 0, storage.Ref{}, &judgeError{badJudgement(err)}
 	}
-	ref, err := storage.PutBlob(ctx, s.log.Store(), []byte(text))
+	ref, err := storage.PutBlob(ctx, s.store, []byte(text))
 	return score, ref, err
 }
 

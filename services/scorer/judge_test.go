@@ -114,7 +114,7 @@ func TestJudge(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Scorer.Weights = map[string]float64{"judge": 1}
-	again, err := Rerun(t.Context(), log.Reader, Options{}, cfg, cfg.Tasks[0], &r)
+	again, err := Rerun(t.Context(), log.Store(), Options{}, cfg, cfg.Tasks[0], &r)
 	if err != nil || again.Reward != 0.5 || asked.Load() != 1 {
 		t.Errorf("%+v, %v; asked %d times", again, err, asked.Load())
 	}

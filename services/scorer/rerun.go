@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/pipeline"
@@ -22,9 +21,9 @@ var ErrNothingToVerify = errors.New("there is nothing to verify")
 // again.
 //
 // Where the verifier gives no verdict, the error is one that NoVerdict knows: it would be the same again.
-func Rerun(ctx context.Context, log eventlog.Reader, opts Options, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (events.RolloutScored, error) {
+func Rerun(ctx context.Context, store storage.Store, opts Options, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (events.RolloutScored, error) {
 	if err := verifiable(task, r); err == nil {
-		s := &Service{log: log, opts: opts}
+		s := &Service{store: store, opts: opts}
 		if r, err = s.stagesAgain(ctx, cfg, task, r); err != nil {
 			return events.RolloutScored{}, err
 		}

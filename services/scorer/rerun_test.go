@@ -77,7 +77,7 @@ func TestTheRunSaysWhatARewardIs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			other := cfg
 			other.Scorer = c.scoring
-			again, err := Rerun(t.Context(), log.Reader, Options{}, other, task, &r.Rollout)
+			again, err := Rerun(t.Context(), log.Store(), Options{}, other, task, &r.Rollout)
 			if !errors.Is(err, c.err) || again.Reward != c.want || err == nil && (again.Trajectory != r.Scored.Trajectory || again.TaskDigest != task.Digest) {
 				t.Errorf("%s: again %+v, %v", name, again, err)
 			}
@@ -92,7 +92,7 @@ func TestTheRunSaysWhatARewardIs(t *testing.T) {
 	}
 	// Other tests see the same workspace.
 	task.Tests = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"test.sh": "grep -c two a.txt > /logs/verifier/reward.txt; echo mended\n"}))
-	again, err := Rerun(t.Context(), log.Reader, Options{}, runfile.RunConfig{MinVerifier: runfile.VerifierUnguarded}, task, &r.Rollout)
+	again, err := Rerun(t.Context(), log.Store(), Options{}, runfile.RunConfig{MinVerifier: runfile.VerifierUnguarded}, task, &r.Rollout)
 	if err != nil || again.Reward != 1 || again.Log == nil || len(again.Components) != 1 {
 		t.Errorf("%+v, %v", again, err)
 	}
@@ -106,12 +106,12 @@ func TestOutcome(t *testing.T) {
 	open(t, log, "r", "echo the compiler is missing; exit 1\n", nil)
 	servicetest.WaitData[events.RolloutFailed](t, log, "r", events.RolloutFailedType, rollout)
 	r, cfg, task := ended(t, log, "r")
-	typ, data, err := Outcome(Rerun(t.Context(), log.Reader, Options{}, cfg, task, &r.Rollout))
+	typ, data, err := Outcome(Rerun(t.Context(), log.Store(), Options{}, cfg, task, &r.Rollout))
 	if failed, ok := data.(events.RolloutFailed); typ != events.RolloutFailedType || !ok || failed != *r.Failed || err != nil {
 		t.Errorf("%s %+v, %v; want %+v", typ, data, err, r.Failed)
 	}
 	task.Tests = servicetest.Config("a").Tasks[0].Tests // which are not in the store
-	if typ, data, err := Outcome(Rerun(t.Context(), log.Reader, Options{}, cfg, task, &r.Rollout)); !errors.Is(err, storage.ErrNotFound) {
+	if typ, data, err := Outcome(Rerun(t.Context(), log.Store(), Options{}, cfg, task, &r.Rollout)); !errors.Is(err, storage.ErrNotFound) {
 		t.Errorf("%s %+v, %v", typ, data, err)
 	}
 }
@@ -135,7 +135,7 @@ func TestNothingToVerify(t *testing.T) {
 		"no verifier, with feedback": {without, events.Rollout{ID: rollout, Finished: finished, Scored: feedback}, 0.25, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scored, err := Rerun(t.Context(), log.Reader, Options{}, runfile.RunConfig{}, c.task, &c.r)
+			scored, err := Rerun(t.Context(), log.Store(), Options{}, runfile.RunConfig{}, c.task, &c.r)
 			if !errors.Is(err, c.err) || scored.Reward != c.want {
 				t.Errorf("%s: %+v, %v", name, scored, err)
 			}
@@ -182,7 +182,7 @@ func TestCompare(t *testing.T) {
 	} {
 		r, cfg, task := ended(t, log, c.run)
 		c.plant(&r, &task)
-		found, err := Compare(t.Context(), log.Reader, Options{}, cfg, task, &r)
+		found, err := Compare(t.Context(), log.Store(), Options{}, cfg, task, &r)
 		var got []string
 		for _, d := range found {
 			got = append(got, fmt.Sprintf("%s %s → %s", d.Field, d.Recorded, d.Again))

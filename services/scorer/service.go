@@ -46,7 +46,7 @@ const partsBytes = 2 << 30
 
 // Service consumes rollout_finished, rollout_rated, step_finished and feedback_recorded, and emits rollout_scored, step_scored, rollout_retried and rollout_failed.
 type Service struct {
-	log      eventlog.Reader
+	store    storage.Store
 	opts     Options
 	parts    *parts.Cache // nil for none
 	controls controls
@@ -67,24 +67,24 @@ func Run(ctx context.Context, env pipeline.Env, opts Options) error {
 	if err != nil {
 		return err
 	}
-	s := &Service{log: env.Log.Reader, opts: opts, parts: cache}
+	s := &Service{store: env.Log.Store(), opts: opts, parts: cache}
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Scorer, Slots: opts.Slots, Handle: s.Handle, Stage: events.StageScorer})
 }
 
 // Handle scores the rollout of the input, which has finished, or a stage of it, or got feedback, unless it has its outcome already.
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
-	r, err := s.log.At(m.Event.Run, m.Seq).Rollout(ctx, m.Event.Run, m.Event.Entity)
+	r, err := m.Log.Rollout(ctx, m.Event.Run, m.Event.Entity)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return nil, pipeline.Permanent(err)
 	}
 	if err != nil || r.Over() || r.Finished == nil && r.StepToScore() == nil {
 		return nil, err
 	}
-	cfg, err := s.log.Config(ctx, r.Run)
+	cfg, err := m.Log.Config(ctx, r.Run)
 	if err != nil {
 		return nil, err
 	}
-	task, err := s.log.At(r.Run, r.Tail).Task(ctx, r.Run, r.Started.Task)
+	task, err := m.Log.Task(ctx, r.Run, r.Started.Task)
 	unknown := errors.Is(err, runfile.ErrNoTask)
 	switch {
 	case unknown && !events.External(r.ID):
@@ -105,15 +105,15 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	case (r.Rated != nil || len(r.Observed) > 0) && (!task.HasVerifier() || events.External(r.ID) && r.Finished.Workspace == nil):
 		return byWorkers(cfg, task, &r)
 	case !task.HasVerifier(): // as tasks of outsiders are that the run does not know
-		return s.byFeedback(ctx, task, &r)
+		return byFeedback(ctx, m.Log, cfg, task, &r)
 	case unverified(&r) && cfg.Has(runfile.FeatureFeedbackRewards):
-		return s.byFeedback(ctx, task, &r) // there is nothing to verify; who made the rollout may still score it first
+		return byFeedback(ctx, m.Log, cfg, task, &r) // there is nothing to verify; who made the rollout may still score it first
 	case m.Event.Type != events.RolloutFinishedType && m.Event.Type != events.RolloutRatedType:
 		return nil, nil // a remark: the verifier gives the reward
 	case unverified(&r):
 		return nil, nil // there is nothing to verify: who made the rollout scores it
 	}
-	return s.verify(ctx, task, &r)
+	return s.verify(ctx, cfg, task, &r)
 }
 
 // unverified reports whether a harness has ended its rollout without anything for the verifier.
@@ -122,11 +122,7 @@ func unverified(r *events.Rollout) bool {
 }
 
 // verify states the verifier's verdict.
-func (s *Service) verify(ctx context.Context, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
-	cfg, err := s.log.Config(ctx, r.Run)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) verify(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
 	scored, err := s.scoreWith(ctx, cfg, task, r, s.judge)
 	if err == nil {
 		fact, err := r.Next(events.RolloutScoredType, "0", scored)
@@ -294,7 +290,7 @@ var build = sync.OnceValue(func() string {
 
 // spec says what to score of a rollout: a workspace, nil for the task's snapshot.
 func (s *Service) spec(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, rollout string, workspace *storage.Ref) (verifier.Spec, error) {
-	boxes, err := tasks.SandboxesOf(ctx, task, s.opts.Machine, s.log.Store())
+	boxes, err := tasks.SandboxesOf(ctx, task, s.opts.Machine, s.store)
 	if err != nil {
 		return verifier.Spec{}, err
 	}
@@ -305,10 +301,9 @@ func (s *Service) spec(ctx context.Context, cfg runfile.RunConfig, task runfile.
 	if s.opts.AllowInsecure { // the run may demand more than the operator does, and never less
 		spec.MinIsolation = cfg.MinIsolation
 	}
-	store := s.log.Store()
 	from := func(what string, ref storage.Ref) sandbox.Source {
 		return func() (io.ReadCloser, error) {
-			opened, _, err := parts.Open(ctx, store, ref, s.parts)
+			opened, _, err := parts.Open(ctx, s.store, ref, s.parts)
 			if err != nil {
 				err = fmt.Errorf("%s of task %s: %w", what, task.Name, err)
 			}
@@ -317,7 +312,7 @@ func (s *Service) spec(ctx context.Context, cfg runfile.RunConfig, task runfile.
 	}
 	spec.Snapshot = from("snapshot", task.Snapshot)
 	if task.HasVerifier() {
-		if spec.Tests, err = storage.GetBlob(ctx, store, task.Tests); err != nil { // at most sandbox.MaxArchive
+		if spec.Tests, err = storage.GetBlob(ctx, s.store, task.Tests); err != nil { // at most sandbox.MaxArchive
 			err = fmt.Errorf("tests of task %s: %w", task.Name, err)
 		}
 	}

@@ -130,7 +130,7 @@ func TestScores(t *testing.T) {
 	}
 	// A delivery that comes again finds nothing to do.
 	finished := servicetest.All(t, log, "solved", events.RolloutFinishedType)[0]
-	facts, err := (&Service{log: log.Reader}).Handle(t.Context(), pipeline.Message{Event: finished})
+	facts, err := (&Service{store: log.Store()}).Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: finished})
 	if err != nil || len(facts) != 0 {
 		t.Errorf("scored again: %v, %v", facts, err)
 	}

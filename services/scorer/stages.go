@@ -69,7 +69,7 @@ func (s *Service) keep(ctx context.Context, log []byte) (*storage.Ref, error) {
 	if len(log) == 0 {
 		return nil, nil
 	}
-	ref, err := storage.PutBlob(ctx, s.log.Store(), log)
+	ref, err := storage.PutBlob(ctx, s.store, log)
 	if err != nil {
 		return nil, fmt.Errorf("store verifier log: %w", err)
 	}

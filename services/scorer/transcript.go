@@ -39,7 +39,7 @@ type spokenMessage struct {
 
 // transcript reads a finished rollout's conversation.
 func (s *Service) transcript(ctx context.Context, r *events.Rollout) ([]byte, error) {
-	file, err := storage.GetBlob(ctx, s.log.Store(), r.Finished.Trajectory)
+	file, err := storage.GetBlob(ctx, s.store, r.Finished.Trajectory)
 	if err != nil {
 		return nil, fmt.Errorf("trajectory of rollout %s: %w", r.ID, err)
 	}

@@ -31,7 +31,7 @@ func (k *class) hinted(by, trajectory string, list ...events.Hint) pipeline.Mess
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	return pipeline.Message{Event: stored, Seq: fact.Seq, Time: stored.Time, Delivered: 1}
+	return pipeline.Message{Event: stored, Seq: fact.Seq, Time: stored.Time, Delivered: 1, Log: k.log.At(testRun, fact.Seq)}
 }
 
 func (k *class) trajectory(m pipeline.Message) string {
@@ -135,7 +135,7 @@ func TestKilledHintedTeacher(t *testing.T) {
 	k := newClass(t, runfile.Teacher{Name: "hinted", URL: server.URL + "/v1", Model: "m", Hints: "judge"})
 	scored := k.scored(false)
 	m := k.hinted("judge", k.trajectory(scored), spelled)
-	if facts, _ := New(k.log.Reader, fleet.Keys{}).Handle(t.Context(), m); len(facts) != 1 { // it dies here
+	if facts, _ := New(k.log.Store(), fleet.Keys{}).Handle(t.Context(), m); len(facts) != 1 { // it dies here
 		t.Fatalf("%v", facts)
 	}
 	env := servicetest.Env(t, k.log)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/inference"
@@ -33,28 +32,28 @@ var teacherHTTP = &http.Client{CheckRedirect: func(*http.Request, []*http.Reques
 
 // Service consumes rollout_scored and rollout_hinted, and emits teacher_scored.
 type Service struct {
-	log  eventlog.Reader
-	keys fleet.Keys
+	store storage.Store
+	keys  fleet.Keys
 }
 
 // Run is the service.
 func Run(ctx context.Context, env pipeline.Env, keys fleet.Keys) error {
-	return pipeline.RunEffect(ctx, env, New(env.Log.Reader, keys).Effect())
+	return pipeline.RunEffect(ctx, env, New(env.Log.Store(), keys).Effect())
 }
 
 // New makes the service; keys are shown to the servers that they are for.
-func New(log eventlog.Reader, keys fleet.Keys) *Service { return &Service{log, keys} }
+func New(store storage.Store, keys fleet.Keys) *Service { return &Service{store, keys} }
 
 // Effect is the service as an effect.
 func (s *Service) Effect() pipeline.Effect {
 	serves := func(cfg runfile.RunConfig) bool { return len(cfg.Teachers) > 0 }
-	return pipeline.Effect{Name: topology.Teacher, Slots: slots, Handle: s.Handle, GiveUp: s.giveUp, Serves: serves}
+	return pipeline.Effect{Name: topology.Teacher, Slots: slots, Handle: s.Handle, GiveUp: giveUp, Serves: serves}
 }
 
 // Handle asks the next teacher of the run that has not said anything of the rollout, and is called again for the one after it. One that cannot be reached does not
 // keep the others from answering.
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
-	return s.next(ctx, m, func(t runfile.Teacher, said *events.TeacherScored, w work) error {
+	return next(ctx, m, func(t runfile.Teacher, said *events.TeacherScored, w work) error {
 		err := s.ask(ctx, m.Event.Run, t, said, w)
 		var failed *inference.Failure
 		if errors.As(err, &failed) && failed.Permanent || storage.IsUnusable(err) || errors.Is(err, errHints) {
@@ -69,8 +68,8 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 }
 
 // giveUp states of the teachers that have not answered that they never will.
-func (s *Service) giveUp(ctx context.Context, m pipeline.Message, cause error) ([]events.Event, error) {
-	return s.next(ctx, m, func(_ runfile.Teacher, said *events.TeacherScored, _ work) error {
+func giveUp(ctx context.Context, m pipeline.Message, cause error) ([]events.Event, error) {
+	return next(ctx, m, func(_ runfile.Teacher, said *events.TeacherScored, _ work) error {
 		said.Failed = clip(fmt.Errorf("given up after %d deliveries: %w", m.Delivered, cause))
 		return nil
 	})
@@ -91,7 +90,7 @@ func (w work) hinter() string {
 }
 
 // workOf reads what a message asks for; false where that is nothing.
-func (s *Service) workOf(ctx context.Context, m pipeline.Message) (w work, ok bool, err error) {
+func workOf(ctx context.Context, m pipeline.Message) (w work, ok bool, err error) {
 	scored := m.Event
 	if m.Event.Type == events.RolloutHintedType {
 		hinted, err := events.Data[events.RolloutHinted](m.Event)
@@ -102,7 +101,7 @@ func (s *Service) workOf(ctx context.Context, m pipeline.Message) (w work, ok bo
 			return w, false, nil
 		}
 		w.hints = &hinted
-		if scored, err = s.log.At(m.Event.Run, m.Seq).LastOfType(ctx, m.Event.Run, events.RolloutScoredType, m.Event.Entity); err != nil {
+		if scored, err = m.Log.LastOfType(ctx, m.Event.Run, events.RolloutScoredType, m.Event.Entity); err != nil {
 			return w, false, err
 		}
 	}
@@ -115,12 +114,12 @@ func (s *Service) workOf(ctx context.Context, m pipeline.Message) (w work, ok bo
 }
 
 // next makes the fact of one teacher that is not on the log yet, filled in by the caller. With it comes the wish to be called again.
-func (s *Service) next(ctx context.Context, m pipeline.Message, fill func(runfile.Teacher, *events.TeacherScored, work) error) ([]events.Event, error) {
-	cfg, err := s.log.At(m.Event.Run, m.Seq).Config(ctx, m.Event.Run)
+func next(ctx context.Context, m pipeline.Message, fill func(runfile.Teacher, *events.TeacherScored, work) error) ([]events.Event, error) {
+	cfg, err := m.Log.Config(ctx, m.Event.Run)
 	if err != nil || len(cfg.Teachers) == 0 {
 		return nil, err
 	}
-	w, ok, err := s.workOf(ctx, m)
+	w, ok, err := workOf(ctx, m)
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -131,7 +130,7 @@ func (s *Service) next(ctx context.Context, m pipeline.Message, fill func(runfil
 		}
 		t = server(t, &cfg, m.Event.Entity)
 		said := events.TeacherScored{Teacher: t.Name, Trajectory: w.trajectory.SHA256, Model: t.Model, Version: t.Version}
-		if _, stated, err := s.link(ctx, m, said); err != nil || stated {
+		if _, stated, err := link(ctx, m, said); err != nil || stated {
 			if err != nil {
 				return nil, err
 			}
@@ -141,7 +140,7 @@ func (s *Service) next(ctx context.Context, m pipeline.Message, fill func(runfil
 			wrong = errors.Join(wrong, fmt.Errorf("ask teacher %s about %s: %w", t.Name, m.Event.Entity, err))
 			continue
 		}
-		fact, stated, err := s.link(ctx, m, said) // others may have said something of the rollout meanwhile
+		fact, stated, err := link(ctx, m, said) // others may have said something of the rollout meanwhile
 		if err != nil || stated {
 			return nil, errors.Join(err, pipeline.ErrCallAgain)
 		}
@@ -164,17 +163,17 @@ func server(t runfile.Teacher, cfg *runfile.RunConfig, rollout string) runfile.T
 }
 
 // link links what a teacher says behind the rollout's last fact.
-func (s *Service) link(ctx context.Context, m pipeline.Message, said events.TeacherScored) (events.Event, bool, error) {
+func link(ctx context.Context, m pipeline.Message, said events.TeacherScored) (events.Event, bool, error) {
 	fact, err := events.New(m.Event.Run, events.TeacherScoredType, m.Event.Entity, said.Teacher, said)
 	if err != nil {
 		return fact, false, err
 	}
-	return s.log.At(m.Event.Run, m.Seq).Behind(ctx, fact, m.Time)
+	return m.Log.Behind(ctx, fact, m.Time)
 }
 
 // ask has a teacher score each sample of the rollout, or each hint's span, and stores what it says.
 func (s *Service) ask(ctx context.Context, run string, t runfile.Teacher, said *events.TeacherScored, w work) error {
-	data, err := storage.GetBlob(ctx, s.log.Store(), w.trajectory)
+	data, err := storage.GetBlob(ctx, s.store, w.trajectory)
 	if err != nil {
 		return fmt.Errorf("trajectory: %w", err)
 	}
@@ -207,7 +206,7 @@ func (s *Service) ask(ctx context.Context, run string, t runfile.Teacher, said *
 			said.Version = score.Version
 		}
 	}
-	ref, err := storage.PutBlob(ctx, s.log.Store(), events.PackLogprobs(all))
+	ref, err := storage.PutBlob(ctx, s.store, events.PackLogprobs(all))
 	said.Logprobs = &ref
 	return err
 }

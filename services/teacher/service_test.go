@@ -72,11 +72,11 @@ func (k *class) scored(textOnly bool) pipeline.Message {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	return pipeline.Message{Event: stored, Seq: fact.Seq, Time: stored.Time, Delivered: 1}
+	return pipeline.Message{Event: stored, Seq: fact.Seq, Time: stored.Time, Delivered: 1, Log: k.log.At(testRun, fact.Seq)}
 }
 
 func (k *class) record(m pipeline.Message) error {
-	return New(k.log.Reader, fleet.Everywhere("k")).Effect().Record(k.t.Context(), pipeline.Env{Log: k.log}, m)
+	return New(k.log.Store(), fleet.Everywhere("k")).Effect().Record(k.t.Context(), pipeline.Env{Log: k.log}, m)
 }
 
 // said are the facts by teacher.
@@ -159,10 +159,10 @@ func TestAnotherTeacherIsAway(t *testing.T) {
 		t.Fatalf("they said %+v", said)
 	}
 	k.check(said["well"])
-	s := New(k.log.Reader, fleet.Keys{})
+	s := New(k.log.Store(), fleet.Keys{})
 	last := s.Effect()
 	last.Handle = func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
-		return s.giveUp(ctx, m, errors.New("it is away"))
+		return giveUp(ctx, m, errors.New("it is away"))
 	}
 	if err := last.Record(t.Context(), pipeline.Env{Log: k.log}, m); err != nil {
 		t.Fatal(err)
@@ -200,7 +200,7 @@ func TestKilledTeacher(t *testing.T) {
 	server := tokenstest.NewTeacher(t)
 	k := newClass(t, runfile.Teacher{Name: "a", URL: server.URL + "/v1", Model: "m"})
 	m := k.scored(false)
-	facts, err := New(k.log.Reader, fleet.Keys{}).Handle(t.Context(), m) // it dies here
+	facts, err := New(k.log.Store(), fleet.Keys{}).Handle(t.Context(), m) // it dies here
 	if len(facts) != 1 || !errors.Is(err, pipeline.ErrCallAgain) {
 		t.Fatalf("%v, %v", facts, err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rondo-rl/rondo/agents"
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/pipeline"
@@ -74,7 +75,7 @@ func (s *Service) openLayer(ctx context.Context, digest string) (*agents.Opened,
 	case s.opts.Layers == nil:
 		return nil, errors.New("agent.layer: this tool runner keeps no layers")
 	}
-	return s.opts.Layers.Open(ctx, s.log.Store(), digest)
+	return s.opts.Layers.Open(ctx, s.store, digest)
 }
 
 // elsewhereAfter is how long a delivery rests whose rollout has an agent somewhere: for as long as
@@ -89,7 +90,7 @@ type agentEnd struct {
 }
 
 // agent runs the agent of a rollout, or says what follows from how it ended.
-func (s *Service) agent(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec,
+func (s *Service) agent(ctx context.Context, log eventlog.Reader, cfg runfile.RunConfig, task runfile.TaskSpec,
 	r *events.Rollout) ([]events.Event, error) {
 	if r.CallUnderWay() == nil {
 		return s.concluded(ctx, r)
@@ -102,14 +103,14 @@ func (s *Service) agent(ctx context.Context, cfg runfile.RunConfig, task runfile
 			return nil, pipeline.RetryAfter(fmt.Errorf("the agent of %s runs here already", r.ID), elsewhereAfter)
 		}
 		defer done()
-		ended, facts, err := s.runUntilEnded(ctx, cfg, task, r, over)
+		ended, facts, err := s.runUntilEnded(ctx, log, cfg, task, r, over)
 		if ended == nil {
 			return facts, err
 		}
 		end = *ended
 		s.ended.Add(key, end) // where a remark comes between, it need not run again
 	}
-	now, err := s.log.At(r.Run, r.Tail).Rollout(ctx, r.Run, r.ID)
+	now, err := log.Rollout(ctx, r.Run, r.ID)
 	if err != nil || now.Over() || now.CallUnderWay() == nil {
 		return nil, err
 	}
@@ -128,8 +129,8 @@ func (s *Service) agent(ctx context.Context, cfg runfile.RunConfig, task runfile
 
 // runUntilEnded runs the agent, and starts it anew where the machine loses it behind recorded turns.
 // Without an answer it says what follows instead.
-func (s *Service) runUntilEnded(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
-	over <-chan struct{}) (ended *agentEnd, facts []events.Event, err error) {
+func (s *Service) runUntilEnded(ctx context.Context, log eventlog.Reader, cfg runfile.RunConfig, task runfile.TaskSpec,
+	r *events.Rollout, over <-chan struct{}) (ended *agentEnd, facts []events.Event, err error) {
 	lost := errLost
 	for {
 		if len(r.Turns) > 0 && r.Restarts >= cfg.Limits.AgentRestarts {
@@ -137,7 +138,7 @@ func (s *Service) runUntilEnded(ctx context.Context, cfg runfile.RunConfig, task
 				"%w behind %d turns (limits.agent_restarts: %d)", lost, len(r.Turns), cfg.Limits.AgentRestarts))
 			return nil, []events.Event{fact}, err
 		}
-		done, turns, err := s.runAgent(ctx, cfg, task, r, over, lost)
+		done, turns, err := s.runAgent(ctx, log, cfg, task, r, over, lost)
 		switch {
 		case err == nil:
 			return &agentEnd{done, turns, r.Restarts}, nil, nil
@@ -148,7 +149,7 @@ func (s *Service) runUntilEnded(ctx context.Context, cfg runfile.RunConfig, task
 			// a shutdown: the agent is gone.
 			return nil, nil, err
 		}
-		now, failed := s.log.At(r.Run, r.Tail).Rollout(ctx, r.Run, r.ID)
+		now, failed := log.Rollout(ctx, r.Run, r.ID)
 		if failed != nil || now.Over() {
 			return nil, nil, failed
 		}
@@ -211,7 +212,7 @@ func (s *Service) concluded(ctx context.Context, r *events.Rollout) ([]events.Ev
 // runAgent runs the agent to its end and stores what it left. An error is the machine's; where it
 // comes behind the start of the program, StartedAt is set. lost is why one before it is gone.
 // turns are those on the log behind which it ended.
-func (s *Service) runAgent(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec,
+func (s *Service) runAgent(ctx context.Context, log eventlog.Reader, cfg runfile.RunConfig, task runfile.TaskSpec,
 	r *events.Rollout, over <-chan struct{}, lost error) (done events.WorkspaceAnswered, turns int, err error) {
 	layer, err := s.openLayer(ctx, cfg.Agent.Layer)
 	if err != nil {
@@ -283,7 +284,7 @@ func (s *Service) runAgent(ctx context.Context, cfg runfile.RunConfig, task runf
 	}
 	var now events.Rollout
 	err = outage.Outlast(ctx, func() (err error) {
-		now, err = s.log.At(r.Run, r.Tail).Rollout(ctx, r.Run, r.ID)
+		now, err = log.Rollout(ctx, r.Run, r.ID)
 		return err
 	})
 	if err != nil {
@@ -294,7 +295,7 @@ func (s *Service) runAgent(ctx context.Context, cfg runfile.RunConfig, task runf
 	}
 	judgeAgent(&ended, unanswered, &now, &done, ran)
 	if ended.Class == events.ClassAgent && ended.Refused == 0 {
-		ended.Why += whyUnstarted(ctx, box.Sandbox, s.log.Store(), home, layer, &done)
+		ended.Why += whyUnstarted(ctx, box.Sandbox, s.store, home, layer, &done)
 	}
 	done.Agent = &ended
 	return done, len(now.Turns), nil

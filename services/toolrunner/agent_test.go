@@ -54,7 +54,7 @@ func openAgent(t *testing.T, log *eventlog.Log, command ...string) pipeline.Mess
 	call.Route = poolRoute
 	call = servicetest.Append(t, log, call)
 	recordTurn(t, log, 0)
-	return pipeline.Message{Event: call, Seq: call.Seq, Time: call.Time, Delivered: 2}
+	return pipeline.Message{Log: log.At(call.Run, call.Seq), Event: call, Seq: call.Seq, Time: call.Time, Delivered: 2}
 }
 
 func recordTurn(t *testing.T, log *eventlog.Log, n int) {

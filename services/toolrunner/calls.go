@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/pipeline/outage"
@@ -22,7 +23,7 @@ import (
 const maxFile = 64 << 20
 
 // call answers the harness's call that is under way.
-func (s *Service) call(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
+func (s *Service) call(ctx context.Context, log eventlog.Reader, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
 	key := r.CallUnderWay().Key
 	answer, err := s.answer(ctx, cfg, task, r)
 	if err != nil {
@@ -41,7 +42,7 @@ func (s *Service) call(ctx context.Context, cfg runfile.RunConfig, task runfile.
 		answer.Runner = s.runner
 	}
 	// The harness's other requests may have been recorded in the meantime: the answer stands behind them.
-	now, err := s.log.At(r.Run, r.Tail).Rollout(ctx, r.Run, r.ID)
+	now, err := log.Rollout(ctx, r.Run, r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func (s *Service) do(ctx context.Context, box *sandbox.Sandbox, call events.Work
 		output, err = readPart(ctx, box, call, done)
 	case events.WorkspaceWrite:
 		var content []byte
-		if content, err = call.Content.Get(ctx, s.log.Store()); err != nil {
+		if content, err = call.Content.Get(ctx, s.store); err != nil {
 			return nil, nil, fmt.Errorf("content of %s: %w", call.Path, err)
 		}
 		done.StartedAt = time.Now().UTC() // to read the store was not the call's time
@@ -119,7 +120,7 @@ func (s *Service) do(ctx context.Context, box *sandbox.Sandbox, call events.Work
 }
 
 func (s *Service) exec(ctx context.Context, box *sandbox.Sandbox, call events.WorkspaceCalled, left time.Duration, done *events.WorkspaceAnswered) (output, stderr []byte, err error) {
-	stdin, err := call.Stdin.Get(ctx, s.log.Store())
+	stdin, err := call.Stdin.Get(ctx, s.store)
 	if err != nil {
 		return nil, nil, fmt.Errorf("stdin: %w", err)
 	}
@@ -167,7 +168,7 @@ func (s *Service) keepOutput(ctx context.Context, cfg runfile.RunConfig, done *e
 		output, stderr = []byte(texts[0].Content), []byte(texts[1].Content)
 		done.DroppedBytes += texts[0].DroppedBytes + texts[1].DroppedBytes
 	}
-	store := s.log.Store()
+	store := s.store
 	if done.Output, err = events.PutContent(ctx, store, output); err != nil {
 		return fmt.Errorf("store what it wrote: %w", err)
 	}

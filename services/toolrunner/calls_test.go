@@ -36,7 +36,7 @@ func TestTimeOfACall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Service{log: log.Reader}
+	s := &Service{store: log.Store()}
 	content, err := events.PutContent(t.Context(), store, bytes.Repeat([]byte("a\n"), 4<<10))
 	if err != nil {
 		t.Fatal(err)

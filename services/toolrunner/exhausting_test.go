@@ -108,7 +108,7 @@ func TestSandboxThatEndsEachTime(t *testing.T) {
 	ended.Close()
 	for _, want := range []events.Type{events.RolloutRetriedType, events.ToolsCompletedType} {
 		s.held.put(ended)
-		facts, _ := s.Handle(t.Context(), pipeline.Message{Event: sampled})
+		facts, _ := s.Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: sampled})
 		if len(facts) != 1 || facts[0].Type != want {
 			t.Fatalf("%+v, want %s", facts, want)
 		}

@@ -39,7 +39,7 @@ func networked(t *testing.T, log *eventlog.Log, run string, task *runfile.Networ
 			t.Fatal(err)
 		}
 		e := turn(t, log, run, n, poolRoute, asks(fmt.Sprint("c", n), path))
-		made, err := s.Handle(t.Context(), pipeline.Message{Event: e})
+		made, err := s.Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: e})
 		if err != nil || len(made) != 1 || made[0].Type != events.ToolsCompletedType {
 			t.Fatalf("turn %d is answered %v, %v", n, made, err)
 		}

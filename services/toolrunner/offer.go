@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/sandbox"
 )
 
@@ -80,10 +81,10 @@ func hostMemoryMB() int {
 
 // routes are those that this runner serves in a run: for each different needs of its tasks that are met here, the pool's, its own, and
 // those of runners that are gone. Those without needs are served in any case.
-func (s *Service) routes(ctx context.Context, run string, logger *slog.Logger) []string {
+func (s *Service) routes(ctx context.Context, env pipeline.Env, run string) []string {
 	met := map[string]bool{"": true}
 	routes := []string{runfile.PoolRoute(s.opts.Pool, runfile.Needs{}), runfile.RunnerRoute(s.runner, runfile.Needs{})}
-	cfg, err := s.log.Config(ctx, run)
+	cfg, err := env.Log.Config(ctx, run)
 	if err != nil {
 		return routes // the rest comes when it is asked again
 	}
@@ -93,7 +94,7 @@ func (s *Service) routes(ctx context.Context, run string, logger *slog.Logger) [
 			continue
 		}
 		if missing := s.offer.missing(ctx, needs); missing != nil {
-			s.offer.tell(logger, run, key, missing)
+			s.offer.tell(env.Logger, run, key, missing)
 			continue
 		}
 		met[key] = true

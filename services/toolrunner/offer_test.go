@@ -67,15 +67,15 @@ func TestTasksGoWhereTheirNeedsAreMet(t *testing.T) {
 	}
 	old := func(s *Service) { s.heartbeats.since = s.heartbeats.since.Add(-2 * goneAfter) }
 	plain, _ := service(t, log, func(s *Service) { old(s); s.offer = has(1, 0) })
-	logger := servicetest.Env(t, log).Logger
-	for _, route := range plain.routes(t.Context(), "r", logger) {
+	env := servicetest.Env(t, log)
+	for _, route := range plain.routes(t.Context(), env, "r") {
 		if strings.HasSuffix(route, needs.Key()) {
 			t.Fatalf("the runner without the label serves %s", route)
 		}
 	}
 	labelled, _ := service(t, log, func(s *Service) { old(s); s.offer = has(1, 0, "gpu") })
 	want := []string{poolRoute, runfile.RunnerRoute(labelled.runner, runfile.Needs{}), runfile.PoolRoute(poolRoute, needs), runfile.RunnerRoute(labelled.runner, needs), orphan}
-	got := slices.DeleteFunc(labelled.routes(t.Context(), "r", logger), func(route string) bool {
+	got := slices.DeleteFunc(labelled.routes(t.Context(), env, "r"), func(route string) bool {
 		return route == runfile.RunnerRoute(plain.runner, runfile.Needs{}) // orphaned until the other's first beat is heard
 	})
 	if !slices.Equal(got, want) {

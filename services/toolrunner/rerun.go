@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/sandbox"
@@ -41,7 +40,7 @@ type Repeated struct {
 // Calls of servers outside of the sandbox are not made again: the world there is another one by now. Servers inside are started anew.
 //
 // Times, durations, the runner and the kind of sandbox are not compared. An error is of the infrastructure.
-func Rerun(ctx context.Context, log eventlog.Reader, opts Options, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (Repeated, error) {
+func Rerun(ctx context.Context, store storage.Store, opts Options, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (Repeated, error) {
 	var found Repeated
 	if cfg.Agent != nil {
 		found.Agent = len(r.Turns)
@@ -51,7 +50,7 @@ func Rerun(ctx context.Context, log eventlog.Reader, opts Options, cfg runfile.R
 		found.Outside = len(r.Turns)
 		return found, nil
 	}
-	searcher, err := newSearcher(log.Store())
+	searcher, err := newSearcher(store)
 	if err != nil {
 		return found, err
 	}
@@ -60,11 +59,11 @@ func Rerun(ctx context.Context, log eventlog.Reader, opts Options, cfg runfile.R
 	if err != nil {
 		return found, err
 	}
-	gateway, err := egress.New(log.Store(), egress.Options{})
+	gateway, err := egress.New(store, egress.Options{})
 	if err != nil {
 		return found, err
 	}
-	a := &rerun{way: wayOut(gateway, cfg, task, r).replayed(r), store: log.Store(), opts: opts, cfg: cfg, set: set, task: task, run: r.Run, rollout: r.ID, searcher: searcher}
+	a := &rerun{way: wayOut(gateway, cfg, task, r).replayed(r), store: store, opts: opts, cfg: cfg, set: set, task: task, run: r.Run, rollout: r.ID, searcher: searcher}
 	defer a.end()
 	if r.Copied > 0 { // these turns ran elsewhere, as their origin's
 		if a.before, err = r.WorkspaceAfter(r.Copied - 1); err != nil {

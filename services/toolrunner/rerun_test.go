@@ -48,7 +48,7 @@ func repeat(t *testing.T, log *eventlog.Log, r events.Rollout) Repeated {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := Rerun(t.Context(), log.Reader, Options{Machine: tasks.Machine{ToolchainCache: t.TempDir()}}, cfg, task, &r)
+	found, err := Rerun(t.Context(), log.Store(), Options{Machine: tasks.Machine{ToolchainCache: t.TempDir()}}, cfg, task, &r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestAgainOfLostTurns(t *testing.T) {
 // TestAgentsAreNotRunAgain: what an agent's own program called is counted and not run, and not taken for nothing.
 func TestAgentsAreNotRunAgain(t *testing.T) {
 	r := events.Rollout{Turns: []events.TurnSampled{{}, {Turn: 1}}}
-	found, err := Rerun(t.Context(), eventlog.Reader{}, Options{}, runfile.RunConfig{Agent: &runfile.Agent{}}, runfile.TaskSpec{}, &r)
+	found, err := Rerun(t.Context(), nil, Options{}, runfile.RunConfig{Agent: &runfile.Agent{}}, runfile.TaskSpec{}, &r)
 	if err != nil || found.Agent != 2 || found.Turns != 0 {
 		t.Errorf("%+v, %v", found, err)
 	}

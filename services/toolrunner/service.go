@@ -14,7 +14,6 @@ import (
 
 	"github.com/rondo-rl/rondo/agents"
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/events/wording"
@@ -67,7 +66,7 @@ const keptEnds = 1024
 // Service consumes turn_sampled and workspace_called, and emits tools_completed, workspace_answered, rollout_retried and rollout_failed; of agents
 // it records turns and emits rollout_finished, too.
 type Service struct {
-	log        eventlog.Reader
+	store      storage.Store
 	publish    func(context.Context, []events.Event) (stored []events.Event, adopted bool, err error)
 	opts       Options
 	held       *pool
@@ -138,7 +137,8 @@ func newService(env pipeline.Env, opts Options) (*Service, error) {
 	return &Service{
 		ended:    ended,
 		searcher: searcher, cache: cache, recalled: recalled, tools: tools.NewSets(),
-		log: env.Log.Reader, publish: env.Publish, opts: opts, runner: runner, held: held, heartbeats: newHeartbeats(env.Log.Conn(), env.Log.JetStream(), runner), offer: newOffer(opts), redacted: redacted,
+		store: env.Log.Store(), publish: env.Publish, opts: opts, runner: runner, held: held,
+		heartbeats: newHeartbeats(env.Log.Conn(), env.Log.JetStream(), runner), offer: newOffer(opts), redacted: redacted,
 	}, nil
 }
 
@@ -153,14 +153,14 @@ func (s *Service) run(ctx context.Context, env pipeline.Env) error {
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{
 		Name: topology.ToolRunner, Slots: s.opts.Slots, Serves: func(cfg runfile.RunConfig) bool { return cfg.Agent == nil || s.opts.Model != nil }, Handle: s.Handle, Stage: events.StageTools,
 		Routes: func(ctx context.Context, run string) []string {
-			return s.routes(ctx, run, env.Logger)
+			return s.routes(ctx, env, run)
 		},
 	})
 }
 
 // Handle answers the calls of the rollout's last turn. A delivery that was overtaken finds nothing to do.
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
-	r, err := s.log.At(m.Event.Run, m.Seq).Rollout(ctx, m.Event.Run, m.Event.Entity)
+	r, err := m.Log.Rollout(ctx, m.Event.Run, m.Event.Entity)
 	if err != nil {
 		return nil, err
 	}
@@ -170,14 +170,14 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	}
 	defer s.working.begin(r.Run + "/" + r.ID)()
 	called := m.Event.Type == events.WorkspaceCalledType
-	cfg, err := s.log.Config(ctx, r.Run)
+	cfg, err := m.Log.Config(ctx, r.Run)
 	if err != nil {
 		return nil, err
 	}
 	if cfg.Agent == nil && (called && r.CallUnderWay() == nil || !called && !r.AwaitsTools()) {
 		return nil, nil
 	}
-	task, err := s.log.At(r.Run, r.Tail).Task(ctx, r.Run, r.Started.Task)
+	task, err := m.Log.Task(ctx, r.Run, r.Started.Task)
 	if errors.Is(err, runfile.ErrNoTask) {
 		fact, err := r.Fail(events.StageTools, events.ClassInternal, err)
 		return []events.Event{fact}, err
@@ -186,10 +186,10 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 		return nil, err
 	}
 	if cfg.Agent != nil {
-		return s.agent(ctx, cfg, task, &r)
+		return s.agent(ctx, m.Log, cfg, task, &r)
 	}
 	if called {
-		return s.call(ctx, cfg, task, &r)
+		return s.call(ctx, m.Log, cfg, task, &r)
 	}
 	done, err := s.work(ctx, cfg, task, &r)
 	if err == nil {
@@ -326,7 +326,7 @@ func toolState(r *events.Rollout) (state events.ToolState) {
 
 // saveWorkspace stores the workspace's change as it comes out of the sandbox. Parts that the turn before has stored are not stored again.
 func (s *Service) saveWorkspace(ctx context.Context, box *leased) (*storage.Ref, error) {
-	stored := parts.NewWriter(ctx, s.log.Store(), box.parts)
+	stored := parts.NewWriter(ctx, s.store, box.parts)
 	to := &storing{writer: stored}
 	found, err := box.ChangesTo(ctx, to)
 	if err != nil || !found.Differs {

@@ -188,7 +188,7 @@ func handleOf(t *testing.T, s *Service, log *eventlog.Log, run string) []events.
 	t.Helper()
 	sampled := servicetest.All(t, log, run, events.TurnSampledType)
 	last := sampled[len(sampled)-1]
-	facts, err := s.Handle(t.Context(), pipeline.Message{Event: last, Seq: last.Seq, Time: last.Time, Delivered: 1})
+	facts, err := s.Handle(t.Context(), pipeline.Message{Log: log.At(last.Run, last.Seq), Event: last, Seq: last.Seq, Time: last.Time, Delivered: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func TestSmallStatementsOfHugeWeights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}
+	s := &Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}
 	named := func(count int, digest func(i int) string) (files []events.WeightsFile) {
 		for i := range count {
 			d := digest(i)
@@ -176,7 +176,7 @@ func TestWeightsPassInPieces(t *testing.T) {
 			weighed.most = 0
 			runtime.GC()
 			before := memory()
-			if err := (&Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
+			if err := (&Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 				t.Fatal(err)
 			}
 			servicetest.WaitData[events.WeightsPublished](t, log, events.Catalogue, events.WeightsPublishedType, policy)
@@ -196,7 +196,7 @@ func TestWeightsPassInPieces(t *testing.T) {
 // TestForeignWeights: nobody publishes another policy's weights as his own, and no rejection tells what stands in a file.
 func TestForeignWeights(t *testing.T) {
 	log := natstest.Log(t)
-	s := &Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}
+	s := &Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}
 	secret := withHeader(`{"swordfish":{"dtype":"F32","shape":[9],"data_offsets":[0,8]}}`, 1, 2)
 	published, err := weights.Publish(t.Context(), log.Store(), "other", 1, weights.Content{Name: "model.safetensors", Data: safetensors(1, 2)})
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // also when each submission is delivered twice.
 func TestDeltas(t *testing.T) {
 	log := natstest.Log(t)
-	s := &Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}
+	s := &Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}
 	values := make([]float32, 3<<17)
 	source := rand.New(rand.NewPCG(1, 1))
 	for i := range values {
@@ -71,7 +71,7 @@ func TestDeltas(t *testing.T) {
 // TestSmallWeightsCostNothing: of weights as small as the demo's nothing is read a second time, and nothing is written beside them.
 func TestSmallWeightsCostNothing(t *testing.T) {
 	log := natstest.Log(t)
-	s := &Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}
+	s := &Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}
 	for version := int64(1); version <= 2; version++ {
 		if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submit(t, log, "small", fmt.Sprint(version), version, model(t, log, float32(version), 2)))); err != nil {
 			t.Fatal(err)

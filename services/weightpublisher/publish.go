@@ -24,7 +24,7 @@ func (s *Service) publish(ctx context.Context, policy string, submitted events.W
 	if err := checkGap(submitted, last); err != nil {
 		return fact, &rejection{err}
 	}
-	current, _, err := weights.Current(ctx, s.log.Store(), policy)
+	current, _, err := weights.Current(ctx, s.store, policy)
 	if err != nil && !errors.Is(err, storage.ErrNotFound) {
 		return fact, err
 	}
@@ -42,7 +42,7 @@ func (s *Service) publish(ctx context.Context, policy string, submitted events.W
 	if err := s.checkSizes(ctx, submitted.Files); err != nil {
 		return fact, err
 	}
-	published, err := weights.PublishFrom(ctx, s.log.Store(), policy, submitted.Version, files, made, submitted.Allow...)
+	published, err := weights.PublishFrom(ctx, s.store, policy, submitted.Version, files, made, submitted.Allow...)
 	var wrong *weights.FileError
 	switch {
 	case errors.Is(err, weights.ErrStructure), errors.Is(err, weights.ErrUnfit):
@@ -103,7 +103,7 @@ func (s *Service) rebuild(ctx context.Context, policy string, submitted events.W
 		return nil, nil
 	}
 	made := weights.MadeDelta{Base: submitted.Delta.Base, Ref: submitted.Delta.Blob}
-	err := weights.Rebuild(ctx, s.log.Store(), policy, files, made)
+	err := weights.Rebuild(ctx, s.store, policy, files, made)
 	if errors.Is(err, weights.ErrDelta) {
 		s.warn("weights refused", "policy", policy, "version", submitted.Version, "error", err)
 		return nil, &rejection{fmt.Errorf("version %d, base %d: %w; submit the files themselves", submitted.Version, made.Base, weights.ErrDelta)}
@@ -149,7 +149,7 @@ func checkSubmission(policy string, submitted events.WeightsSubmitted) error {
 // checkSizes looks whether the store holds an object of the stated size for each file.
 func (s *Service) checkSizes(ctx context.Context, files []events.WeightsFile) error {
 	for _, f := range files {
-		info, err := s.log.Store().Stat(ctx, f.Blob.Key)
+		info, err := s.store.Stat(ctx, f.Blob.Key)
 		if err == nil && info.Size != f.Blob.Size {
 			err = fmt.Errorf("%w: it has %d bytes", storage.ErrCorrupt, info.Size)
 		}

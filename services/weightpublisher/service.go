@@ -14,6 +14,7 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // slots: one version after the other is enough, and more than one policy may be trained.
@@ -22,7 +23,7 @@ const slots = 2
 // Service consumes weights_submitted and, from the catalogue, run_opened; it emits weights_published and
 // weights_rejected.
 type Service struct {
-	log    eventlog.Reader
+	store  storage.Store
 	logger *slog.Logger
 	meter  counters
 }
@@ -33,7 +34,7 @@ func Run(ctx context.Context, env pipeline.Env) error {
 	if err != nil {
 		return err
 	}
-	s := &Service{log: env.Log.Reader, logger: env.Logger, meter: meter}
+	s := &Service{store: env.Log.Store(), logger: env.Logger, meter: meter}
 	return pipeline.RunEffect(ctx, env, s.effect())
 }
 
@@ -44,7 +45,7 @@ func (s *Service) effect() pipeline.Effect {
 // Handle publishes submitted weights, and copies a published version into the runs that use its policy, or the current one into a new run.
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 	if m.Event.Type == events.RunOpenedType {
-		return s.greet(ctx, m.Event)
+		return greet(ctx, m)
 	}
 	submitted, err := events.Data[events.WeightsSubmitted](m.Event)
 	if err != nil {
@@ -54,14 +55,14 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	var wrong *rejection
 	switch {
 	case errors.As(err, &wrong):
-		return s.reject(ctx, m, submitted.Version, wrong)
+		return reject(ctx, m, submitted.Version, wrong)
 	case err != nil:
 		return nil, err
 	case fact != nil:
 		// A run that is opened in between finds the version in the catalogue, so the others are looked for when it is there.
 		return []events.Event{*fact}, pipeline.ErrCallAgain
 	}
-	return s.copies(ctx, published)
+	return copies(ctx, m.Log, published)
 }
 
 // recorded counts versions, and logs rejections.
@@ -76,7 +77,7 @@ func (s *Service) recorded(ctx context.Context, m pipeline.Message, facts []even
 	if err != nil {
 		return err
 	}
-	waiting, err := pipeline.OpenRuns(ctx, s.log, uses(m.Event.Entity))
+	waiting, err := pipeline.OpenRuns(ctx, m.Log, uses(m.Event.Entity))
 	if err == nil {
 		s.logger.WarnContext(ctx, "weights rejected", "policy", m.Event.Entity, "version", rejected.Version, "runs", waiting, "error", rejected.Reason)
 	}
@@ -92,12 +93,12 @@ func (r *rejection) Error() string { return wording.Plain(r.err).Error() }
 // submission of the same version, did both.
 func (s *Service) take(ctx context.Context, m pipeline.Message, submitted events.WeightsSubmitted) (published events.WeightsPublished, fact *events.Event, err error) {
 	policy := m.Event.Entity
-	last, err := s.log.At(m.Event.Run, m.Seq).LastOfType(ctx, events.Catalogue, events.WeightsPublishedType, policy)
+	last, err := m.Log.LastOfType(ctx, events.Catalogue, events.WeightsPublishedType, policy)
 	if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
 		return published, nil, err
 	}
 	if err == nil && last.Seq > m.Seq {
-		stated, found, err := s.statedSince(ctx, m, submitted.Version)
+		stated, found, err := statedSince(ctx, m, submitted.Version)
 		if found || err != nil {
 			return stated, nil, err
 		}
@@ -113,7 +114,7 @@ func (s *Service) take(ctx context.Context, m pipeline.Message, submitted events
 	if published, err = s.publish(ctx, policy, submitted, before); err != nil {
 		return published, nil, err
 	}
-	fact, known, err := s.next(ctx, events.Catalogue, published)
+	fact, known, err := next(ctx, m.Log, events.Catalogue, published)
 	if err != nil || fact != nil || known.Manifest == published.Manifest { // this very version, sent twice
 		return known, fact, err
 	}
@@ -121,26 +122,26 @@ func (s *Service) take(ctx context.Context, m pipeline.Message, submitted events
 }
 
 // statedSince finds the fact of a version that was published since the submission came.
-func (s *Service) statedSince(ctx context.Context, m pipeline.Message, version int64) (events.WeightsPublished, bool, error) {
+func statedSince(ctx context.Context, m pipeline.Message, version int64) (events.WeightsPublished, bool, error) {
 	id := events.ID(events.Catalogue, events.WeightsPublishedType, m.Event.Entity, events.Ordinal(version))
-	link, err := s.log.Last(ctx, events.Catalogue, m.Event.Type.Kind(), m.Event.Entity)
+	link, err := m.Log.Last(ctx, events.Catalogue, m.Event.Type.Kind(), m.Event.Entity)
 	for err == nil && link.Seq > m.Seq {
 		if link.ID == id {
 			published, err := events.Data[events.WeightsPublished](link)
 			return published, err == nil, err
 		}
-		link, err = s.log.Event(ctx, events.Catalogue, link.Prev)
+		link, err = m.Log.Event(ctx, events.Catalogue, link.Prev)
 	}
 	return events.WeightsPublished{}, false, err
 }
 
 // reject states why a submission was not published, unless an earlier delivery did.
-func (s *Service) reject(ctx context.Context, m pipeline.Message, version int64, cause *rejection) ([]events.Event, error) {
+func reject(ctx context.Context, m pipeline.Message, version int64, cause *rejection) ([]events.Event, error) {
 	fact, err := events.New(events.Catalogue, events.WeightsRejectedType, m.Event.Entity, fmt.Sprintf("submission-%d", m.Seq), events.WeightsRejected{Version: version, Reason: cause.Error()})
 	if err != nil {
 		return nil, err
 	}
-	fact, stated, err := s.log.Behind(ctx, fact, m.Time)
+	fact, stated, err := m.Log.Behind(ctx, fact, m.Time)
 	if err != nil || stated {
 		return nil, err
 	}
@@ -149,15 +150,15 @@ func (s *Service) reject(ctx context.Context, m pipeline.Message, version int64,
 
 // next is weights_published for the policy's chain of the catalogue or of a run. It is nil when that has this version, or a later one: then known is
 // the version that it has.
-func (s *Service) next(ctx context.Context, run string, published events.WeightsPublished) (fact *events.Event, known events.WeightsPublished, err error) {
+func next(ctx context.Context, log eventlog.Reader, run string, published events.WeightsPublished) (fact *events.Event, known events.WeightsPublished, err error) {
 	e, err := events.New(run, events.WeightsPublishedType, published.Policy, events.Ordinal(published.Version), published)
 	if err != nil {
 		return nil, known, err
 	}
-	if e, _, err = s.log.BehindLast(ctx, e); err != nil {
+	if e, _, err = log.BehindLast(ctx, e); err != nil {
 		return nil, known, err
 	}
-	known, found, err := s.log.Published(ctx, run, published.Policy)
+	known, found, err := log.Published(ctx, run, published.Policy)
 	if err != nil || found && known.Version >= published.Version {
 		return nil, known, err
 	}
@@ -165,9 +166,9 @@ func (s *Service) next(ctx context.Context, run string, published events.Weights
 }
 
 // copies are the copies of the fact for open runs that use the policy and have not learned of it: those that are named, or all.
-func (s *Service) copies(ctx context.Context, published events.WeightsPublished, runs ...string) ([]events.Event, error) {
-	return pipeline.Inform(ctx, s.log, uses(published.Policy), func(run string) (*events.Event, error) {
-		fact, _, err := s.next(ctx, run, published)
+func copies(ctx context.Context, log eventlog.Reader, published events.WeightsPublished, runs ...string) ([]events.Event, error) {
+	return pipeline.Inform(ctx, log, uses(published.Policy), func(run string) (*events.Event, error) {
+		fact, _, err := next(ctx, log, run, published)
 		return fact, err
 	}, runs...)
 }
@@ -178,14 +179,14 @@ func uses(policy string) func(runfile.RunConfig) bool {
 }
 
 // greet copies the current version of its policy to a new run.
-func (s *Service) greet(ctx context.Context, opening events.Event) ([]events.Event, error) {
-	opened, err := events.Data[events.RunOpened](opening)
+func greet(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
+	opened, err := events.Data[events.RunOpened](m.Event)
 	if err != nil {
 		return nil, pipeline.Permanent(err)
 	}
-	published, found, err := s.log.At(opening.Run, opening.Seq).Published(ctx, events.Catalogue, opened.Config.Policy)
+	published, found, err := m.Log.Published(ctx, events.Catalogue, opened.Config.Policy)
 	if err != nil || !found {
 		return nil, err
 	}
-	return s.copies(ctx, published, opening.Entity)
+	return copies(ctx, m.Log, published, m.Event.Entity)
 }

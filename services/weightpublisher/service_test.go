@@ -98,7 +98,7 @@ func TestRejections(t *testing.T) {
 		if rejected.Version != 1 || !strings.Contains(rejected.Reason, c.want) {
 			t.Errorf("%s: rejected as %+v, want %q", policy, rejected, c.want)
 		}
-		if err := (&Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
+		if err := (&Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 			t.Errorf("%s: delivered again: %v", policy, err)
 		}
 		if n := len(servicetest.All(t, log, events.Catalogue, events.WeightsPublishedType)); n != 0 {
@@ -147,7 +147,7 @@ func TestSubmissionTwice(t *testing.T) {
 	first := submit(t, log, "small", "a", 1, model(t, log, 1))
 	again := submit(t, log, "small", "b", 1, model(t, log, 1))
 	second := submit(t, log, "small", "c", 2, model(t, log, 2))
-	s := &Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}
+	s := &Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}
 	for _, e := range []events.Event{first, first, again, second, first, again, second} {
 		if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(e)); err != nil {
 			t.Fatal(err)
@@ -174,7 +174,7 @@ func TestCrashAfterTheStore(t *testing.T) {
 	}
 	first := submit(t, log, "small", "a", 1, model(t, log, 1))
 	second := submit(t, log, "small", "b", 2, model(t, log, 2))
-	s := &Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}
+	s := &Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}
 	for _, e := range []events.Event{second, first} {
 		if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(e)); err != nil {
 			t.Fatal(err)
@@ -221,7 +221,7 @@ func TestRunsAreTold(t *testing.T) {
 // TestRunThatIsGone does not hold up the greeting of others.
 func TestRunThatIsGone(t *testing.T) {
 	log := natstest.Log(t)
-	s := &Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}
+	s := &Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}
 	submitted := submit(t, log, "small", "1", 1, model(t, log, 1))
 	if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestRunThatIsGone(t *testing.T) {
 func TestUnreadableSubmission(t *testing.T) {
 	log := natstest.Log(t)
 	e := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType, "small", "1", json.RawMessage(`"no object"`)))
-	if err := (&Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), pipeline.Env{Log: log}, message(e)); err == nil || !strings.Contains(err.Error(), "_/weights.small/submitted/1") {
+	if err := (&Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), pipeline.Env{Log: log}, message(e)); err == nil || !strings.Contains(err.Error(), "_/weights.small/submitted/1") {
 		t.Errorf("%v", err)
 	}
 }

@@ -44,7 +44,7 @@ func between(t *testing.T, old, next []byte) []byte {
 // TestSubmittedDeltaOfSmallWeights: the publisher makes no delta of weights so small, but takes one that the trainer has made.
 func TestSubmittedDeltaOfSmallWeights(t *testing.T) {
 	log := natstest.Log(t)
-	s := &Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}
+	s := &Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}
 	values := make([]float32, 10000)
 	first := safetensors(values...)
 	values[7] = 1
@@ -75,7 +75,7 @@ func TestSubmittedDeltaOfSmallWeights(t *testing.T) {
 // version's. One that is damaged, from another version or to other bytes is rejected, and no file appears.
 func TestSubmittedDeltas(t *testing.T) {
 	log := natstest.Log(t)
-	s := &Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}
+	s := &Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}
 	values := make([]float32, 3<<17)
 	source := rand.New(rand.NewPCG(1, 1))
 	version := func(change float32) []byte {

@@ -19,7 +19,7 @@ import (
 // outcome is what becomes of a submission: nothing, or why it was rejected.
 func outcome(t *testing.T, log *eventlog.Log, policy string, wish events.WeightsSubmitted) string {
 	t.Helper()
-	s := &Service{log: log.Reader, logger: slog.New(slog.DiscardHandler)}
+	s := &Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}
 	id := fmt.Sprint(len(servicetest.All(t, log, events.Catalogue, events.WeightsSubmittedType)))
 	submitted := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType, policy, id, wish))
 	if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {

@@ -85,7 +85,7 @@ var errRepeat = errors.New("this input comes again")
 // effect is a service that answers facts of one type, each with one fact behind it on the rollout's chain.
 func (p *Mill) effect(name string, of events.Type, answer func(context.Context, events.Event) (events.Type, any, error)) func(context.Context, pipeline.Env) error {
 	handle := func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
-		last, err := p.Log.At(m.Event.Run, m.Seq).Last(ctx, m.Event.Run, of.Kind(), m.Event.Entity)
+		last, err := m.Log.Last(ctx, m.Event.Run, of.Kind(), m.Event.Entity)
 		if err != nil || last.Type != of {
 			return nil, err // another one was faster
 		}

@@ -14,7 +14,7 @@ import (
 // effect is a service that answers facts of one type, each with one fact behind it on the rollout's chain.
 func (p *plane) effect(name string, of events.Type, answer func(context.Context, events.Event) (events.Type, any, error)) func(context.Context, pipeline.Env) error {
 	handle := func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
-		last, err := p.log.Last(ctx, m.Event.Run, of.Kind(), m.Event.Entity)
+		last, err := m.Log.Last(ctx, m.Event.Run, of.Kind(), m.Event.Entity)
 		if err != nil || last.Type != of {
 			return nil, err // another one was faster
 		}
