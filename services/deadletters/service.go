@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -20,6 +21,10 @@ import (
 
 // slots: dead letters are rare.
 const slots = 2
+
+// behindFor is how long after an advisory the message that it is of is waited for, where the run's leader does not have it: it may be behind the server that
+// gave the message up. Later the run was rolled back, and nobody has it.
+const behindFor = 10 * time.Minute
 
 // Service consumes the server's max-deliveries and termination advisories, and emits dead_lettered and
 // rollout_failed.
@@ -62,10 +67,14 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 		return nil, nil // another application's
 	}
 	var facts []events.Event
-	e, err := m.Log.Event(ctx, run, a.Sequence)
+	log := m.Log
+	if time.Since(m.Time) < behindFor {
+		log = log.At(run, a.Sequence)
+	}
+	e, err := log.Event(ctx, run, a.Sequence)
 	if err == nil {
 		letter.Subject = e.Subject()
-		facts, err = failRollout(ctx, m.Log, e, a)
+		facts, err = failRollout(ctx, log, e, a)
 	}
 	switch {
 	case errors.Is(err, eventlog.ErrNotFound), errors.Is(err, events.ErrMalformed), errors.Is(err, events.ErrSubject):

@@ -3,6 +3,7 @@ package deadletters
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -233,5 +234,38 @@ func TestAdvisoryTwice(t *testing.T) {
 	}
 	if n := len(servicetest.All(t, log, "r", events.RolloutFailedType)); n != 1 {
 		t.Errorf("%d failures", n)
+	}
+}
+
+// TestAdvisoryIsAheadOfTheLeader: in a cluster the server that gave a message up may have an event that the leader of its stream does not have yet. Its rollout
+// fails all the same.
+func TestAdvisoryIsAheadOfTheLeader(t *testing.T) {
+	t.Parallel()
+	log := natstest.Cluster(t, 3).Log(t)
+	natstest.Eventually(t, "the cluster has the streams", func() bool { return log.Streams.Ensure(t.Context()) == nil })
+	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
+	s := &Service{store: log.Store(), js: log.JetStream()}
+	in, err := log.Incarnation(t.Context(), "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	advisory := fmt.Sprintf(`{"stream":"RONDO_r","consumer":"generator-v1","stream_seq":%d,"reason":"it panicked"}`, in.LastSeq+1)
+	asked, err := log.Conn().SubscribeSync("$JS.API.STREAM.INFO." + events.RunStream("r"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var facts []events.Event
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		facts, err = s.Handle(t.Context(), pipeline.Message{Log: log.Reader, Data: []byte(advisory), Time: time.Now()})
+		done <- err
+	}()
+	if _, err := asked.NextMsg(10 * time.Second); err != nil {
+		t.Error("nobody asked how far the leader has come:", err)
+	}
+	servicetest.StartRollout(t, log, "r", events.RolloutID(events.GroupID(1), 0), "a")
+	if err := <-done; err != nil || len(facts) != 2 || facts[0].Type != events.RolloutFailedType || facts[1].Type != events.DeadLetteredType {
+		t.Errorf("facts %v, %v", servicetest.IDs(facts), err)
 	}
 }

@@ -22,7 +22,7 @@ var guarantees = []struct {
 	{"Log and services", []guarantee{
 		{"A killed service loses nothing: its outputs are on the log before its input is acknowledged.", names("TestPlaneIsKilled TestComposeUp TestDeadWorkerLosesNothing TestCrashBeforeTheEpisodeEnds")},
 		{"No event is recorded twice and no chain forks, whoever writes at the same time.", names("TestRacingWriters TestRacingWritersWhileLeadersChange TestTwoOfEveryService TestTwoGenerators TestZombies")},
-		{"In a cluster no rollout stands still because a server is behind another one. A submission is refused at a second look at the earliest.", names("TestReadsShowWhatWasSeen TestLeaderIsBehind TestRefusedAtTheSecondLook")},
+		{"In a cluster no rollout stands still because a server is behind another one. A submission is refused at a second look at the earliest.", names("TestReadsShowWhatWasSeen TestHandlersReadAtTheirInput TestAdvisoryIsAheadOfTheLeader TestLeaderIsBehind TestRefusedAtTheSecondLook")},
 		{"Two processes of a deciding service never disagree. A standby takes over, also when the bucket of leases is lost.", names("TestTwoActives TestStandbyTakesOver TestLeaseBucketIsLost")},
 		{"A deciding process that cannot read the log, or cannot write what it decides, gives its lease back and says so. It takes the lease only when it has read the whole log.", names("TestLeaderThatCannotReadResigns TestLeaderThatCannotCompleteResigns")},
 		{"A process that comes back an hour later, with all that it had sent, changes nothing that others have done meanwhile.", names("TestZombies")},
