@@ -69,7 +69,7 @@ func TestImagesThatTasksNeed(t *testing.T) {
 			for _, b := range task.Builds {
 				of[b.Image] = b.Field
 				built = append(built, b.Field)
-				if !strings.HasPrefix(b.Image, sandbox.BuiltImages) || b.Why == "" {
+				if !strings.HasPrefix(b.Image, runfile.BuiltImages) || b.Why == "" {
 					t.Errorf("%+v", b)
 				}
 			}

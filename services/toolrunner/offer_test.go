@@ -39,7 +39,7 @@ func TestOffer(t *testing.T) {
 		"4097 MiB":      {MemoryMB: 4097},
 		"label zone=us": {Labels: []string{"zone=us"}},
 		"1024 MiB":      {DiskMB: 1024},
-		"not here":      {Image: true},
+		"not here":      {Engine: true},
 	} {
 		t.Run(text, func(t *testing.T) {
 			err := rich.missing(t.Context(), needs)
