@@ -60,7 +60,7 @@ func (n Needs) String() string {
 		list = append(list, fmt.Sprintf("a disk of %d MiB", n.DiskMB))
 	}
 	if n.Engine {
-		list = append(list, "an image that was built on it")
+		list = append(list, "a container engine")
 	}
 	for _, label := range n.Labels {
 		list = append(list, "label "+label)
