@@ -43,7 +43,10 @@ require (
 require (
 	charm.land/bubbletea/v2 v2.1.1
 	github.com/chromedp/cdproto v0.159.0
+	github.com/opencontainers/go-digest v1.0.0
+	github.com/opencontainers/image-spec v1.1.1
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.47.0
+	oras.land/oras-go/v2 v2.7.0
 )
 
 require (

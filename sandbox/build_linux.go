@@ -23,7 +23,7 @@ func BuildImage(ctx context.Context, name, dockerfile string, folder fs.FS) (boo
 	if _, err := inspect(ctx, name); err == nil {
 		return false, nil
 	}
-	if err := HasImages(ctx); err != nil {
+	if err := HasEngine(ctx); err != nil {
 		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, pullTime)

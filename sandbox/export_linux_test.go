@@ -129,3 +129,10 @@ func (s *Sandbox) MemoryLimit() (bytes int64, limited bool) {
 	}
 	return bytes, s.group.limitsMemory() && err == nil
 }
+
+// ForgetEngine has the next call look for a container engine again.
+func ForgetEngine() {
+	engine.Lock()
+	defer engine.Unlock()
+	engine.asked = time.Time{}
+}

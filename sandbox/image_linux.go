@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,11 +12,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/rondo-rl/rondo/sandbox/internal/archive"
+	"github.com/rondo-rl/rondo/sandbox/internal/registry"
 )
 
 // How long the container engine may take.
@@ -24,8 +27,8 @@ const (
 	pullTime   = 30 * time.Minute
 )
 
-// HasImages says why container images cannot be had here; nil when a Docker engine answers. It is asked anew after a minute.
-func HasImages(ctx context.Context) error {
+// HasEngine says why images that BuildImage made cannot be had here; nil when a Docker engine answers. It is asked anew after a minute.
+func HasEngine(ctx context.Context) error {
 	engine.Lock()
 	defer engine.Unlock()
 	if time.Since(engine.asked) < time.Minute {
@@ -61,62 +64,100 @@ func engineError(what string, err error, stderr []byte) error {
 	if text := strings.TrimSpace(string(stderr)); text != "" {
 		err = fmt.Errorf("%w: %.500s", err, text)
 	}
-	return fmt.Errorf("docker %s: %w (container images need a Docker engine and the docker command)", what, err)
+	return fmt.Errorf("docker %s: %w (what no registry has needs a Docker engine and the docker command)", what, err)
 }
 
 // validImage keeps a name from being an option of the docker command.
 var validImage = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,255}$`)
 
-// OpenImage brings the tree of a container image into a folder below cacheDir, once for each image, and answers where it is. What is
-// not on this machine is pulled. The folder is named by the image's digest and is for reading only. An image of another digest than id is
-// refused; "" accepts any. With an id whose tree is there, no engine is asked, and Root and ID alone are told.
+// OpenImage brings the tree of a container image into a folder below cacheDir, once for each image, and answers where it is. A Docker
+// engine that answers has the image, or pulls it. Without one, and where the engine's is another one than id, the registry that the name
+// names is asked, with the keys of `docker login`. The folder is named by the image's digest and is for reading only. An image of another
+// digest than id is refused; "" accepts any. With an id whose tree is there, nobody is asked, and Root and ID alone are told.
 func OpenImage(ctx context.Context, name, id, cacheDir string) (Image, error) {
-	image, err := openImage(ctx, name, id, cacheDir)
+	return openImage(ctx, name, id, cacheDir, func() (Image, error) {
+		if HasEngine(ctx) != nil {
+			return registryImage(ctx, name, id, cacheDir)
+		}
+		image, err := inspect(ctx, name)
+		if err != nil {
+			if _, err = docker(ctx, pullTime, "pull", "--quiet", name); err == nil {
+				image, err = inspect(ctx, name)
+			}
+		}
+		if err == nil && id != "" && image.ID != id {
+			return registryImage(ctx, name, id, cacheDir)
+		}
+		if err != nil {
+			return image, err
+		}
+		return image, export(ctx, &image, cacheDir)
+	})
+}
+
+// OpenBuiltImage is OpenImage for an image that no registry has: one of BuildImage, which is with this machine's engine, or nowhere.
+func OpenBuiltImage(ctx context.Context, name, id, cacheDir string) (Image, error) {
+	return openImage(ctx, name, id, cacheDir, func() (Image, error) {
+		image, err := inspect(ctx, name)
+		if err != nil {
+			return image, err
+		}
+		if id != "" && image.ID != id {
+			return image, fmt.Errorf("it is %s on this machine, and %s was asked for", image.ID, id)
+		}
+		return image, export(ctx, &image, cacheDir)
+	})
+}
+
+// openImage brings an image whose tree is not there yet.
+func openImage(ctx context.Context, name, id, cacheDir string, bring func() (Image, error)) (image Image, err error) {
+	defer lockImage(name)() // an image takes a minute, and all rollouts of its tasks want the same one
+	switch root := imageFolder(cacheDir, id); {
+	case !validImage.MatchString(name) || id != "" && !validID.MatchString(id):
+		err = fmt.Errorf("%w: not the name of an image, or not a digest", ErrInvalid)
+	case id != "" && exists(root):
+		image = Image{ID: id, Root: root}
+	default:
+		image, err = bring()
+	}
 	if err != nil {
 		return Image{}, fmt.Errorf("container image %s: %w", name, err)
 	}
 	return image, nil
 }
 
-func openImage(ctx context.Context, name, id, cacheDir string) (Image, error) {
-	if !validImage.MatchString(name) || id != "" && !validID.MatchString(id) {
-		return Image{}, fmt.Errorf("%w: not the name of an image, or not a digest", ErrInvalid)
-	}
-	if root := imageFolder(cacheDir, id); id != "" {
-		if _, err := os.Stat(root); err == nil {
-			return Image{ID: id, Root: root}, nil
-		}
-	}
-	image, err := inspect(ctx, name)
-	if err != nil && strings.HasPrefix(name, BuiltImages) {
-		return image, fmt.Errorf("it is built by `rondo tasks build` on a machine with a container engine, and pulled from nowhere: %w", err)
-	}
-	if err != nil {
-		if _, pullErr := docker(ctx, pullTime, "pull", "--quiet", name); pullErr != nil {
-			return image, pullErr
-		}
-		if image, err = inspect(ctx, name); err != nil {
-			return image, err
-		}
-	}
-	if id != "" && image.ID != id {
-		return image, fmt.Errorf("it is %s on this machine, and %s was asked for", image.ID, id)
-	}
-	image.Root = imageFolder(cacheDir, image.ID)
-	unpacking.Lock() // an image takes a minute, and all rollouts of its tasks want the same one
-	defer unpacking.Unlock()
-	if _, err := os.Stat(image.Root); err == nil {
-		return image, nil
-	}
-	return image, export(ctx, image)
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
+
+// registryImage brings an image from the registry that has it.
+func registryImage(ctx context.Context, name, id, cacheDir string) (Image, error) {
+	ctx, cancel := context.WithTimeout(ctx, pullTime)
+	defer cancel()
+	found, err := registry.Find(ctx, name, id)
+	if err != nil {
+		return Image{}, err
+	}
+	if id != "" && !slices.Contains(found.IDs, id) {
+		return Image{}, fmt.Errorf("it is %s in its registry, and %s was asked for", found.IDs[0], id)
+	}
+	image := describe(cmp.Or(id, found.IDs[0]), found.Workdir, found.Env)
+	return image, image.lay(cacheDir, func(root *os.Root) error { return found.Unpack(ctx, root) })
+}
+
+// lockImage keeps others of this process from bringing an image of the same name, until it is unlocked.
+func lockImage(name string) (unlock func()) {
+	lock, _ := imageLocks.LoadOrStore(name, &sync.Mutex{})
+	lock.(*sync.Mutex).Lock()
+	return lock.(*sync.Mutex).Unlock
+}
+
+var imageLocks sync.Map // from names to *sync.Mutex
 
 func imageFolder(cacheDir, id string) string {
 	return filepath.Join(cacheDir, "images", strings.TrimPrefix(id, "sha256:"))
 }
-
-// unpacking is held while an image is exported.
-var unpacking sync.Mutex
 
 // inspect reads what an image says of itself.
 func inspect(ctx context.Context, name string) (Image, error) {
@@ -137,19 +178,27 @@ func inspect(ctx context.Context, name string) (Image, error) {
 	if !validID.MatchString(found.ID) {
 		return Image{}, fmt.Errorf("docker image inspect names the image %.100q", found.ID)
 	}
-	image := Image{ID: found.ID, Workdir: found.Config.WorkingDir, Env: map[string]string{}}
-	for _, variable := range found.Config.Env {
+	return describe(found.ID, found.Config.WorkingDir, found.Config.Env), nil
+}
+
+// describe is an image without its tree. Variables are key=value.
+func describe(id, workdir string, variables []string) Image {
+	image := Image{ID: id, Workdir: workdir, Env: map[string]string{}}
+	for _, variable := range variables {
 		key, value, _ := strings.Cut(variable, "=")
 		image.Env[key] = value
 	}
-	return image, nil
+	return image
 }
 
 var validID = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// export writes the image's tree beside its place and moves it there, so that what is there is whole.
-func export(ctx context.Context, image Image) (err error) {
-	folder := filepath.Dir(image.Root)
+// lay has the image's tree written beside its place and moves it there, so that what is there is whole.
+func (i *Image) lay(cacheDir string, write func(*os.Root) error) (err error) {
+	if i.Root = imageFolder(cacheDir, i.ID); exists(i.Root) {
+		return nil
+	}
+	folder := filepath.Dir(i.Root)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
@@ -161,45 +210,48 @@ func export(ctx context.Context, image Image) (err error) {
 	if err := os.Chmod(part, 0o755); err != nil { // another user looks into it from inside
 		return err
 	}
-	id, err := docker(ctx, engineTime, "create", "--pull", "never", "--label", "rondo", image.ID, "true")
+	root, err := os.OpenRoot(part)
 	if err != nil {
 		return err
 	}
-	container := strings.TrimSpace(string(id))
-	defer docker(context.WithoutCancel(ctx), engineTime, "rm", "--force", container)
-	if err := exportInto(ctx, container, part); err != nil {
+	if err := errors.Join(write(root), root.Close()); err != nil {
 		return err
 	}
-	err = os.Rename(part, image.Root)
-	if _, there := os.Stat(image.Root); there == nil {
+	if err = os.Rename(part, i.Root); exists(i.Root) {
 		return nil // by this process or another one
 	}
 	return err
 }
 
-func exportInto(ctx context.Context, container, folder string) error {
+// export brings the tree of what the engine has under a digest.
+func export(ctx context.Context, image *Image, cacheDir string) error {
+	return image.lay(cacheDir, func(root *os.Root) error { return exportInto(ctx, image.ID, root) })
+}
+
+func exportInto(ctx context.Context, id string, root *os.Root) error {
 	ctx, cancel := context.WithTimeout(ctx, pullTime)
 	defer cancel()
-	root, err := os.OpenRoot(folder)
+	out, err := docker(ctx, engineTime, "create", "--pull", "never", "--label", "rondo", id, "true")
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	container := strings.TrimSpace(string(out))
+	defer docker(context.WithoutCancel(ctx), engineTime, "rm", "--force", container)
 	command := exec.CommandContext(ctx, "docker", "export", container)
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
-	out, err := command.StdoutPipe()
+	stream, err := command.StdoutPipe()
 	if err != nil {
 		return err
 	}
 	if err := command.Start(); err != nil {
 		return engineError("export", err, nil)
 	}
-	unpackErr := archive.UnpackImage(root, out)
+	unpackErr := archive.UnpackImage(root, stream)
 	if unpackErr != nil {
 		cancel()
 	}
-	_, _ = io.Copy(io.Discard, out)
+	_, _ = io.Copy(io.Discard, stream)
 	err = command.Wait()
 	if unpackErr != nil {
 		return fmt.Errorf("unpack: %w", unpackErr)

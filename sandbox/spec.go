@@ -264,9 +264,6 @@ type Image struct {
 	Env     map[string]string
 }
 
-// BuiltImages is how the names begin of images that BuildImage made. They are in no registry, so OpenImage does not look for them there.
-const BuiltImages = "rondo-task:"
-
 // Command is one program to run.
 type Command struct {
 	Argv  []string

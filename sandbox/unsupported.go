@@ -65,11 +65,16 @@ func NodePackages(context.Context, string, string, string, Fetch) ([]Mount, erro
 // HasToolchain answers ErrUnsupported.
 func HasToolchain(context.Context, string) error { return ErrUnsupported }
 
-// HasImages answers ErrUnsupported.
-func HasImages(context.Context) error { return ErrUnsupported }
+// HasEngine answers ErrUnsupported.
+func HasEngine(context.Context) error { return ErrUnsupported }
 
 // OpenImage answers ErrUnsupported.
 func OpenImage(context.Context, string, string, string) (Image, error) {
+	return Image{}, ErrUnsupported
+}
+
+// OpenBuiltImage answers ErrUnsupported.
+func OpenBuiltImage(context.Context, string, string, string) (Image, error) {
 	return Image{}, ErrUnsupported
 }
 

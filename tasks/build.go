@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing/fstest"
 
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 	"github.com/rondo-rl/rondo/tasks/dockerfile"
@@ -52,7 +53,7 @@ func (t *Task) addBuild(field string, why error, dockerfile string, folder *node
 	if err := digestTree(sum, files); err != nil {
 		return "", fmt.Errorf("digest of %s: %w", label, err)
 	}
-	b := Build{Image: sandbox.BuiltImages + hex.EncodeToString(sum.Sum(nil)), Field: field, Why: why.Error(), dockerfile: dockerfile, context: files}
+	b := Build{Image: runfile.BuiltImages + hex.EncodeToString(sum.Sum(nil)), Field: field, Why: why.Error(), dockerfile: dockerfile, context: files}
 	t.Builds = append(t.Builds, b)
 	return b.Image, nil
 }
@@ -91,9 +92,21 @@ func setBuilt(task *Task, folder *node, cfg *config, why error) error {
 	return err
 }
 
+// openImage brings an image from where those of its name are.
+func openImage(ctx context.Context, name, id, cacheDir string) (sandbox.Image, error) {
+	if !runfile.IsBuilt(name) {
+		return sandbox.OpenImage(ctx, name, id, cacheDir)
+	}
+	image, err := sandbox.OpenBuiltImage(ctx, name, id, cacheDir)
+	if err != nil {
+		err = fmt.Errorf("`rondo tasks build` makes it on a machine with a container engine, and no registry has it: %w", err)
+	}
+	return image, err
+}
+
 // open brings an image of the task to this machine's cache.
 func (t *Task) open(ctx context.Context, name, cacheDir string) (sandbox.Image, error) {
-	image, err := sandbox.OpenImage(ctx, name, "", cacheDir)
+	image, err := openImage(ctx, name, "", cacheDir)
 	if err == nil {
 		return image, nil
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 )
 
@@ -69,7 +69,7 @@ func TestImagesThatTasksNeed(t *testing.T) {
 			for _, b := range task.Builds {
 				of[b.Image] = b.Field
 				built = append(built, b.Field)
-				if !strings.HasPrefix(b.Image, sandbox.BuiltImages) || b.Why == "" {
+				if !strings.HasPrefix(b.Image, runfile.BuiltImages) || b.Why == "" {
 					t.Errorf("%+v", b)
 				}
 			}

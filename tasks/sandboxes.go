@@ -164,7 +164,7 @@ func sandboxesOf(ctx context.Context, task runfile.TaskSpec, m Machine, modules 
 		s.base.AllowInsecure = s.base.AllowInsecure && !hasNodePackages(task)
 	}
 	if task.Image != "" {
-		image, err := sandbox.OpenImage(ctx, task.Image, task.ImageID, m.ToolchainCache)
+		image, err := openImage(ctx, task.Image, task.ImageID, m.ToolchainCache)
 		if err != nil {
 			return nil, err
 		}
@@ -221,7 +221,7 @@ func (s *Sandboxes) Verifier(ctx context.Context, name string) (verifier.Spec, e
 	if s.task.VerifierImage == "" {
 		return spec, nil
 	}
-	image, err := sandbox.OpenImage(ctx, s.task.VerifierImage, s.task.VerifierImageID, s.cacheDir)
+	image, err := openImage(ctx, s.task.VerifierImage, s.task.VerifierImageID, s.cacheDir)
 	spec.TestsRoot = image.Root
 	return spec, err
 }

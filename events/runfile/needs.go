@@ -16,15 +16,21 @@ type Needs struct {
 	MemoryMB   int      `json:"memory_mb,omitempty"`
 	// DiskMB is set for workspaces that are too large for the memory.
 	DiskMB int `json:"disk_mb,omitempty"`
-	// Image: the task's root file system is that of a container image.
-	Image bool `json:"image,omitempty"`
+	// Engine: the task's root file system is that of an image that a container engine has built, and no registry has.
+	Engine bool `json:"engine,omitempty"`
 	// Labels are words that the runner's operator has given it: "gpu", "zone=eu".
 	Labels []string `json:"labels,omitempty"`
 }
 
+// BuiltImages is how the names begin of images that `rondo tasks build` has an engine make.
+const BuiltImages = "rondo-task:"
+
+// IsBuilt reports whether an image is one of those.
+func IsBuilt(image string) bool { return strings.HasPrefix(image, BuiltImages) }
+
 // Needs are the task's.
 func (t TaskSpec) Needs() Needs {
-	return Needs{Toolchains: t.Toolchains, CPUs: t.CPUs, MemoryMB: t.MemoryMB, DiskMB: t.DiskMB, Image: t.Image != "", Labels: t.Labels}
+	return Needs{Toolchains: t.Toolchains, CPUs: t.CPUs, MemoryMB: t.MemoryMB, DiskMB: t.DiskMB, Engine: IsBuilt(t.Image), Labels: t.Labels}
 }
 
 // Key names equal needs by an equal route token of 8 letters; "" stands for none. It says nothing about their order.
@@ -53,8 +59,8 @@ func (n Needs) String() string {
 	if n.DiskMB > 0 {
 		list = append(list, fmt.Sprintf("a disk of %d MiB", n.DiskMB))
 	}
-	if n.Image {
-		list = append(list, "a container image")
+	if n.Engine {
+		list = append(list, "a container engine")
 	}
 	for _, label := range n.Labels {
 		list = append(list, "label "+label)

@@ -18,7 +18,7 @@ func TestNeedsKey(t *testing.T) {
 		t.Error("Key changed the needs")
 	}
 	different := []Needs{
-		{}, first, {Toolchains: []string{"go"}}, {Labels: []string{"go"}}, {CPUs: 4}, {MemoryMB: 4}, {Image: true}, {Labels: []string{"gpu", "zone=e", "u"}},
+		{}, first, {Toolchains: []string{"go"}}, {Labels: []string{"go"}}, {CPUs: 4}, {MemoryMB: 4}, {Engine: true}, {Labels: []string{"gpu", "zone=e", "u"}},
 	}
 	seen := map[string]bool{}
 	for _, n := range different {

@@ -22,9 +22,9 @@ type offer struct {
 	memoryMB int // 0: unknown
 	labels   []string
 	room     func(diskMB int) error
-	// lacks says why a toolchain or container images cannot be had here; nil when they can.
-	lacks func(ctx context.Context, toolchain string) error
-	image func(ctx context.Context) error
+	// lacks says why a toolchain or a container engine cannot be had here; nil when they can.
+	lacks  func(ctx context.Context, toolchain string) error
+	engine func(ctx context.Context) error
 
 	mu   sync.Mutex
 	told map[string]bool // run and key of needs that are not met, which the log has been told
@@ -33,7 +33,7 @@ type offer struct {
 func newOffer(opts Options) *offer {
 	return &offer{
 		cpus: runtime.GOMAXPROCS(0), memoryMB: hostMemoryMB(), labels: opts.Labels, told: map[string]bool{},
-		room: opts.Room, lacks: sandbox.HasToolchain, image: sandbox.HasImages,
+		room: opts.Room, lacks: sandbox.HasToolchain, engine: sandbox.HasEngine,
 	}
 }
 
@@ -58,8 +58,8 @@ func (o *offer) missing(ctx context.Context, needs runfile.Needs) error {
 			return fmt.Errorf("label %s: this runner's are %q (--label)", label, o.labels)
 		}
 	}
-	if needs.Image {
-		return o.image(ctx)
+	if needs.Engine {
+		return o.engine(ctx)
 	}
 	return nil
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/rondo-rl/rondo/tasks"
 )
 
-// has makes an offer with neither toolchains nor images.
+// has makes an offer with neither toolchains nor an engine.
 func has(cpus, memoryMB int, labels ...string) *offer {
 	nothing := errors.New("not here")
 	return &offer{
 		cpus: cpus, memoryMB: memoryMB, labels: labels, told: map[string]bool{}, room: tasks.Machine{}.Room,
-		lacks: func(context.Context, string) error { return nothing }, image: func(context.Context) error { return nothing },
+		lacks: func(context.Context, string) error { return nothing }, engine: func(context.Context) error { return nothing },
 	}
 }
 
@@ -39,7 +39,7 @@ func TestOffer(t *testing.T) {
 		"4097 MiB":      {MemoryMB: 4097},
 		"label zone=us": {Labels: []string{"zone=us"}},
 		"1024 MiB":      {DiskMB: 1024},
-		"not here":      {Image: true},
+		"not here":      {Engine: true},
 	} {
 		t.Run(text, func(t *testing.T) {
 			err := rich.missing(t.Context(), needs)

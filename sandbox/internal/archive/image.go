@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"io/fs"
 	"os"
@@ -15,60 +16,206 @@ import (
 const (
 	maxImageFiles = 4 << 20
 	maxImageBytes = 64 << 30
+	maxLinks      = 40 // on the way to one name
+)
+
+// How a layer says what it takes away of those below it: one name, or all that a folder has.
+const (
+	removal  = ".wh."
+	emptying = ".wh..wh..opq"
 )
 
 // UnpackImage writes the tar stream of a container's file system below root. Owners and device files are left out, as everything belongs
 // to the sandbox's one user, who may read all of it; set-user-ID bits mean nothing there and are left out, too.
 func UnpackImage(root *os.Root, from io.Reader) error {
-	reader, files, left := tar.NewReader(from), 0, int64(maxImageBytes)
-	for {
+	tree := NewImageTree(root)
+	if err := tree.Unpack(from); err != nil {
+		return err
+	}
+	return tree.Complete()
+}
+
+// ImageTree is the file system of an image that is unpacked layer by layer, the lowest first.
+type ImageTree struct {
+	root  *os.Root
+	files int
+	left  int64 // bytes
+
+	seed maphash.Seed
+	own  map[uint64]bool // the names of the layer that is unpacked now, by their hashes
+	// at is where the folder `last` is, with links on its way followed.
+	last, at string
+}
+
+// NewImageTree is an empty one.
+func NewImageTree(root *os.Root) *ImageTree {
+	return &ImageTree{root: root, left: maxImageBytes, seed: maphash.MakeSeed()}
+}
+
+// Unpack lays the tar stream of a layer over those before it.
+func (t *ImageTree) Unpack(layer io.Reader) error {
+	t.own = map[uint64]bool{}
+	for reader := tar.NewReader(layer); ; {
 		header, err := reader.Next()
 		if err == io.EOF {
-			return completeImage(root)
+			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if files++; files > maxImageFiles {
+		if t.files++; t.files > maxImageFiles {
 			return fmt.Errorf("%w: more than %d files", ErrTooLarge, maxImageFiles)
 		}
-		if left -= header.Size; left < 0 {
+		if t.left -= header.Size; t.left < 0 {
 			return fmt.Errorf("%w: more than %d GiB", ErrTooLarge, maxImageBytes>>30)
 		}
-		name := strings.TrimPrefix(path.Clean("/"+header.Name), "/")
-		if name == "" {
-			continue
-		}
-		if err := unpackImageEntry(root, name, header, reader); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		if name := strings.TrimPrefix(path.Clean("/"+header.Name), "/"); name != "" {
+			if err := t.entry(name, header, reader); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
 		}
 	}
 }
 
-func unpackImageEntry(root *os.Root, name string, header *tar.Header, content io.Reader) error {
+func (t *ImageTree) entry(name string, header *tar.Header, content io.Reader) error {
 	switch header.Typeflag {
-	case tar.TypeDir:
-		return folder(root, name)
-	case tar.TypeReg, tar.TypeLink, tar.TypeSymlink:
+	case tar.TypeDir, tar.TypeReg, tar.TypeLink, tar.TypeSymlink:
 	default:
 		return nil // devices, pipes
 	}
-	if err := folder(root, path.Dir(name)); err != nil {
+	parent, err := t.folderOf(name)
+	if err != nil {
+		return err
+	}
+	base := path.Base(name)
+	if base == emptying {
+		return t.empty(parent)
+	}
+	if gone, ok := strings.CutPrefix(base, removal); ok {
+		if gone == "" || gone == "." || gone == ".." {
+			return ErrInvalid
+		}
+		return t.remove(path.Join(parent, gone))
+	}
+	name = path.Join(parent, base)
+	if err := t.replace(name, header.Typeflag == tar.TypeDir); err != nil {
 		return err
 	}
 	switch header.Typeflag {
+	case tar.TypeDir:
+		return folder(t.root, name)
 	case tar.TypeSymlink:
-		return root.Symlink(header.Linkname, name)
+		return t.root.Symlink(header.Linkname, name)
 	case tar.TypeLink:
-		return root.Link(strings.TrimPrefix(path.Clean("/"+header.Linkname), "/"), name)
+		target := strings.TrimPrefix(path.Clean("/"+header.Linkname), "/")
+		from, err := t.follow(path.Dir(target))
+		if err != nil {
+			return err
+		}
+		return t.root.Link(path.Join(from, path.Base(target)), name)
 	}
 	mode := readableBy(header.FileInfo().Mode())
-	file, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	file, err := t.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(file, content)
 	return errors.Join(err, file.Chmod(mode), file.Close()) // whatever the umask is
+}
+
+// folderOf makes the folder of a name, and answers where it is.
+func (t *ImageTree) folderOf(name string) (string, error) {
+	dir := path.Dir(name)
+	if dir == t.last && t.at != "" {
+		return t.at, nil
+	}
+	at, err := t.follow(dir)
+	if err != nil {
+		return "", err
+	}
+	if info, err := t.root.Lstat(at); err != nil || !info.IsDir() {
+		if err := t.replace(at, true); err != nil {
+			return "", err
+		}
+		if err := folder(t.root, at); err != nil {
+			return "", err
+		}
+	}
+	t.last, t.at = dir, at
+	return at, nil
+}
+
+// follow answers where a folder is for a process whose root is the image's: links on its way lead from that root.
+func (t *ImageTree) follow(dir string) (string, error) {
+	at, links := ".", 0
+	for steps := strings.Split(dir, "/"); len(steps) > 0; {
+		step := steps[0]
+		steps = steps[1:]
+		if step == ".." || step == "." || step == "" {
+			if step == ".." {
+				at = path.Dir(at)
+			}
+			continue
+		}
+		next := path.Join(at, step)
+		target, err := t.root.Readlink(next)
+		if err != nil { // no link, or not there
+			at = next
+			continue
+		}
+		if links++; links > maxLinks {
+			return "", fmt.Errorf("more than %d links lead to it", maxLinks)
+		}
+		if path.IsAbs(target) {
+			at = "."
+		}
+		steps = append(strings.Split(target, "/"), steps...)
+	}
+	return at, nil
+}
+
+// replace makes room for an entry of this layer. A folder stays where a folder comes.
+func (t *ImageTree) replace(name string, isFolder bool) error {
+	t.own[maphash.String(t.seed, name)] = true
+	info, err := t.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil || isFolder && info.IsDir() {
+		return err
+	}
+	t.last, t.at = "", "" // it may have led there
+	return t.root.RemoveAll(name)
+}
+
+// remove takes away what lower layers have of a name.
+func (t *ImageTree) remove(name string) error {
+	if !t.own[maphash.String(t.seed, name)] {
+		t.last, t.at = "", ""
+		return t.root.RemoveAll(name)
+	}
+	if info, err := t.root.Lstat(name); err != nil || !info.IsDir() {
+		return err
+	}
+	return t.empty(name)
+}
+
+// empty takes away what lower layers have below a folder.
+func (t *ImageTree) empty(name string) error {
+	opened, err := t.root.Open(name)
+	if err != nil {
+		return err
+	}
+	names, err := opened.Readdirnames(-1)
+	if err := errors.Join(err, opened.Close()); err != nil {
+		return err
+	}
+	for _, base := range names {
+		if err := t.remove(path.Join(name, base)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func folder(root *os.Root, name string) error {
@@ -89,8 +236,9 @@ func readableBy(mode fs.FileMode) fs.FileMode {
 	return 0o644
 }
 
-// completeImage makes what engines put into containers at their start: the name of this host, and places to mount on.
-func completeImage(root *os.Root) error {
+// Complete makes what engines put into containers at their start: the name of this host, and places to mount on.
+func (t *ImageTree) Complete() error {
+	root := t.root
 	for _, name := range []string{"etc", "var/tmp"} {
 		if err := folder(root, name); err != nil {
 			return err
