@@ -2,7 +2,7 @@ package events
 
 import (
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/events/wording"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // Classes of Forfeit.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/rondo-rl/rondo/events/wording"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // GradedTests say how the tests ended that decide a reward, where a task's grading names them. No rollout and no model is told of them.

@@ -8,10 +8,10 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/pipeline/outage"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/fault"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // A turn is lost when the agent's own doing left nothing that can be kept: a workspace that is too large, or a sandbox that did not survive. The

@@ -17,7 +17,6 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/pipeline/outage"
@@ -30,6 +29,7 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/parts"
 	"github.com/rondo-rl/rondo/tasks"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // Options of the service.

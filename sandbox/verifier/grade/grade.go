@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/wording"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // File is the name of a grading in a task's tests. Where it is there, it gives the reward, and no file that the tests write.
