@@ -100,7 +100,7 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 			return nil, pipeline.Permanent(err)
 		}
 		if changed.Index != nil {
-			return s.take(ctx, events.IndexUpdated{Repo: m.Event.Entity, IndexState: *changed.Index}, m.Time)
+			return s.take(ctx, events.IndexUpdated{Repo: m.Event.Entity, State: *changed.Index}, m.Time)
 		}
 	}
 	if f, ours := s.folders[m.Event.Entity]; ours {
@@ -122,7 +122,7 @@ func (s *Service) update(ctx context.Context, f *keptFolder, m pipeline.Message)
 		} else if err != nil {
 			return nil, err
 		}
-		f.input, f.found = m.Seq, events.IndexUpdated{Repo: f.Repo, IndexState: state}
+		f.input, f.found = m.Seq, events.IndexUpdated{Repo: f.Repo, State: state}
 	}
 	return s.publish(ctx, f.found, m.Time, nil)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/fault"
 	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 	"github.com/rondo-rl/rondo/wording"
 )
 
@@ -158,7 +159,7 @@ func (s *Service) keepOutput(ctx context.Context, cfg runfile.RunConfig, done *e
 	output, stderr = []byte(wording.Clean(string(output))), []byte(wording.Clean(string(stderr)))
 	if cfg.Has(runfile.FeatureRedactSecrets) {
 		texts := []events.ToolResult{{Content: string(output)}, {Content: string(stderr)}}
-		if done.Redacted, err = redactResults(ctx, texts, &events.ToolState{}, redactWithin); err != nil {
+		if done.Redacted, err = redactResults(ctx, texts, &toolset.State{}, redactWithin); err != nil {
 			return err
 		}
 		for rule, n := range done.Redacted {
