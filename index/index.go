@@ -1,3 +1,13 @@
+// Package index is a library that keeps an index of source code, which agents and people search by meaning and by words. It needs nothing of the plane.
+//
+//   - Package update brings an index up to a folder or a snapshot: it reads, cuts and embeds only what has changed, and asks it. Begin there.
+//   - Package segment keeps indexes in an object store of package storage, and package seal seals them: the store learns no name and no text.
+//   - Package search ranks what an index has for a question, by the words of package words and by the vectors of an embedder.
+//   - Package embed has the built-in embedder. Another one is whatever has the three methods of embed.Embedder.
+//   - Packages source, ignore, merkle and chunk say which files are worth an index, find what has changed, and cut files along declarations.
+//
+// All repositories of one key share their chunks and vectors, so that a second clone costs its difference only. An index is a function of the tree, the
+// embedder and the key: how it came about changes no answer.
 package index
 
 // State says what the index of a repository holds, and what its last update did. Nothing in it tells a name or a text of the code.
