@@ -32,8 +32,7 @@ var layers = [][]string{
 	{"inference", "advantage", "books", "health", "auth"},
 	{"schemas"},
 	{"events"},
-	{"index"},
-	{"sandbox", "weights"},
+	{"sandbox", "weights", "index"},
 	{"storage", "redact"},
 	{"retry", "slots", "wording", "examples"},
 }
