@@ -19,9 +19,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/egress"
+	"github.com/rondo-rl/rondo/sandbox/netaccess"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/dir"
 	"github.com/rondo-rl/rondo/storage/parts"
@@ -335,7 +335,7 @@ func (b Builder) serve(sb *sandbox.Sandbox, registry, scratch string) (close fun
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	network := &runfile.Network{Allow: []string{registry}, Bytes: installNetwork}
+	network := &netaccess.Network{Allow: []string{registry}, Bytes: installNetwork}
 	proxy := gateway.Serve(sb.ProxyListener(), egress.Session{Run: "agent-build", Network: network})
 	return func() {
 		proxy.Close()

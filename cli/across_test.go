@@ -13,7 +13,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/run"
 	"github.com/rondo-rl/rondo/cli/tools"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	testprogram "github.com/rondo-rl/rondo/tests/program"
 )
@@ -21,7 +21,7 @@ import (
 // TestToolsOfServers: those that a run file or a run has are listed, and servers that cannot be asked keep a run from being opened.
 func TestToolsOfServers(t *testing.T) {
 	cfg := servicetest.Config("a")
-	cfg.Tools.Servers = []runfile.ToolServer{{Name: "wiki", URL: "http://127.0.0.1:1/mcp", Tools: []runfile.ServerTool{{Name: "look", Description: "Look\x1b[31m up.\nPages."}}}}
+	cfg.Tools.Servers = []toolset.Server{{Name: "wiki", URL: "http://127.0.0.1:1/mcp", Tools: []toolset.ServerTool{{Name: "look", Description: "Look\x1b[31m up.\nPages."}}}}
 	dir := clitest.FilledPlane(t, func(log *eventlog.Log) { servicetest.OpenRun(t, log, "first", cfg) })
 	out, err := clitest.Run(t, tools.New, "tools", "list", "--dir", dir, "--run", "first")
 	if err != nil || !strings.Contains(out, "wiki__look") || !strings.Contains(out, "Look␛[31m up\n") {

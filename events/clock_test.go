@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // TestToolTimeLeft counts calls that ran at the same time once, and nothing of a fork's origin.
@@ -67,11 +68,11 @@ func TestRunningTime(t *testing.T) {
 		want    time.Duration
 	}{
 		"none":             {nil, 0},
-		"after each other": {[]ToolResult{call(0, time.Second, ""), call(time.Second, time.Second, CacheMiss)}, 2 * time.Second},
-		"with a gap":       {[]ToolResult{call(0, time.Second, ""), call(time.Hour, time.Second, CacheBypass)}, 2 * time.Second},
+		"after each other": {[]ToolResult{call(0, time.Second, ""), call(time.Second, time.Second, toolset.CacheMiss)}, 2 * time.Second},
+		"with a gap":       {[]ToolResult{call(0, time.Second, ""), call(time.Hour, time.Second, toolset.CacheBypass)}, 2 * time.Second},
 		"beside":           {[]ToolResult{call(time.Second, 3*time.Second, ""), call(0, 2*time.Second, "")}, 4 * time.Second},
 		"one in another":   {[]ToolResult{call(0, 9*time.Second, ""), call(time.Second, time.Second, ""), call(5*time.Second, time.Second, "")}, 9 * time.Second},
-		"from the cache":   {[]ToolResult{call(0, time.Minute, CacheHit), call(time.Second, time.Second, CacheMiss)}, time.Second},
+		"from the cache":   {[]ToolResult{call(0, time.Minute, toolset.CacheHit), call(time.Second, time.Second, toolset.CacheMiss)}, time.Second},
 		"below 0":          {[]ToolResult{call(0, -time.Second, "")}, 0},
 		"beyond a day":     {[]ToolResult{{StartedAt: at, DurationMS: 1e300}}, 24 * time.Hour},
 	} {

@@ -2,23 +2,13 @@ package events
 
 import (
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/events/wording"
-)
-
-// Classes of Forfeit.
-const (
-	ForfeitWorkspace = "workspace"  // the change cannot be laid over the snapshot: it is too large, or no change at all
-	ForfeitTimeout   = "timeout"    // the tests did not end in time
-	ForfeitMemory    = "oom"        // the tests ran out of memory
-	ForfeitTampered  = "tampered"   // a signal ended the tests, or a process that they left behind could have written the reward
-	ForfeitNoReward  = "no_reward"  // the tests ended without a reward
-	ForfeitBadReward = "bad_reward" // what stands where the reward belongs is none
-	ForfeitSandbox   = "sandbox"    // the sandbox of the tests ended under them, each time
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // Forfeit says why a rollout's tests gave no reward, where that is the doing of its agent: the same tests give one over the task's snapshot. Its reward
 // is 0, or less where other components weigh against it.
 type Forfeit struct {
+	// Class is what fault.ClassOf says, or sandbox where that of the tests ended under them, each time.
 	Class   string `json:"class" jsonschema:"enum=workspace,enum=timeout,enum=oom,enum=tampered,enum=no_reward,enum=bad_reward,enum=sandbox"`
 	Message string `json:"message,omitempty"`
 }

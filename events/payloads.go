@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/netaccess"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
+	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -280,13 +283,6 @@ type ToolResult struct {
 	OriginalMS float64 `json:"original_ms,omitempty"`
 }
 
-// What ToolResult.Cache may be.
-const (
-	CacheHit    = "hit"
-	CacheMiss   = "miss"
-	CacheBypass = "bypass"
-)
-
 // ToolsCompleted answers all calls of one turn, in call order.
 type ToolsCompleted struct {
 	Turn    int          `json:"turn"`
@@ -301,12 +297,12 @@ type ToolsCompleted struct {
 	// feature redact_secrets have it.
 	Redacted map[string]int `json:"redacted,omitempty"`
 	// State is what the tools remember for the next turn; absent while that is nothing.
-	State *ToolState `json:"state,omitempty"`
+	State *toolset.State `json:"state,omitempty"`
 	// Lost says why nothing that the turn did is kept: its workspace is too large, or the sandbox did not survive it. Workspace and State are then those
 	// of the turn before, and the last result tells the model.
 	Lost string `json:"lost,omitempty"`
 	// Network is what was asked of the network; absent where nothing was, or the run has none.
-	Network *NetworkUse `json:"network,omitempty"`
+	Network *netaccess.Use `json:"network,omitempty"`
 }
 
 // Unsearched counts the results that were withheld as a whole, because the search for secrets took too long.
@@ -376,7 +372,7 @@ type RolloutScored struct {
 	// it is the least that any of them had. Older scores have none.
 	Verifier string `json:"verifier,omitempty"`
 	// Tests say how the graded tests ended; nil where no grading names any. Of a task with steps each step has its own.
-	Tests *GradedTests `json:"tests,omitempty"`
+	Tests *grade.Tests `json:"tests,omitempty"`
 	// Judgement is what the judge answered, word for word.
 	Judgement *storage.Ref `json:"judgement,omitempty"`
 	// Trajectory is repeated from RolloutFinished, so that who folds scores needs no other event.

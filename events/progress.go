@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // What a scored rollout waits for: stages behind those of a single rollout.
@@ -128,7 +129,7 @@ func (t ToolsCompleted) RunningTime() (took time.Duration) {
 		if begin.Before(until) {
 			begin = until
 		}
-		if result.Cache == CacheHit || !end.After(begin) {
+		if result.Cache == toolset.CacheHit || !end.After(begin) {
 			continue
 		}
 		took, until = took+end.Sub(begin), end

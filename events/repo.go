@@ -1,37 +1,17 @@
 package events
 
-// This file is about repositories whose code is indexed, so that agents can search it by meaning. The entity is the repository's name.
+import "github.com/rondo-rl/rondo/index"
 
-// IndexState says what the index of a repository holds, and what its last update did. Nothing in it tells a name or a text of the code.
-type IndexState struct {
-	// Space is where the index is in the store: all repositories of one key share it.
-	Space string `json:"space" jsonschema:"pattern=^[0-9a-f]{32}$"`
-	// Root identifies the indexed tree, Base the one that was indexed before, "" for the first. Both are keyed.
-	Root string `json:"root" jsonschema:"pattern=^[0-9a-f]{32}$"`
-	Base string `json:"base,omitempty" jsonschema:"pattern=^([0-9a-f]{32})?$"`
-	// Generation grows by one with every update of the repository's index. It begins with the time, in milliseconds since 1970, so that an
-	// index that is made anew comes after the one that was there.
-	Generation int64  `json:"generation" jsonschema:"minimum=1"`
-	Embedder   string `json:"embedder" jsonschema:"minLength=1,maxLength=100"`
-	Files      int    `json:"files" jsonschema:"minimum=0"`
-	Chunks     int    `json:"chunks" jsonschema:"minimum=0"`
-	// Chunks by the last update: with a vector that was computed for it, with one that was there, and taken out.
-	Added   int `json:"added" jsonschema:"minimum=0"`
-	Reused  int `json:"reused" jsonschema:"minimum=0"`
-	Removed int `json:"removed" jsonschema:"minimum=0"`
-	// Skipped counts the entries of the tree that are not indexed, by reason; Secrets the chunks that hold one, by rule.
-	Skipped map[string]int `json:"skipped,omitempty"`
-	Secrets map[string]int `json:"secrets,omitempty"`
-}
+// This file is about repositories whose code is indexed, so that agents can search it by meaning. The entity is the repository's name.
 
 // RepoChanged says that a repository is not what it was. With Index, whoever states it has brought the store up to date; without, the
 // updater that has the folder looks.
 type RepoChanged struct {
-	Index *IndexState `json:"index,omitempty"`
+	Index *index.State `json:"index,omitempty"`
 }
 
 // IndexUpdated says that a repository's index is another one, in the catalogue and in the runs that use the repository.
 type IndexUpdated struct {
 	Repo string `json:"repo"`
-	IndexState
+	index.State
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // Rollout is one episode folded from its chain.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -39,7 +40,7 @@ type StepScored struct {
 	User       string       `json:"user,omitempty"`
 	Build      string       `json:"build,omitempty"`
 	Verifier   string       `json:"verifier,omitempty"`
-	Tests      *GradedTests `json:"tests,omitempty"`
+	Tests      *grade.Tests `json:"tests,omitempty"`
 }
 
 // EndedStep is a step of a rollout that its agent has ended.

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/netaccess"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -72,7 +73,7 @@ type WorkspaceAnswered struct {
 	Filesystem string         `json:"filesystem"`
 	Redacted   map[string]int `json:"redacted,omitempty"`
 	Lost       string         `json:"lost,omitempty"`
-	Network    *NetworkUse    `json:"network,omitempty"`
+	Network    *netaccess.Use `json:"network,omitempty"`
 	// Agent is how the run's agent ended.
 	Agent *AgentEnded `json:"agent,omitempty"`
 }

@@ -16,9 +16,9 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/inference/memory"
 	"github.com/rondo-rl/rondo/inference/vocabulary"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // Bounds of an answer, in bytes.

@@ -10,8 +10,8 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/redact"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // What a server says of its failures reaches events, logs and errors, and the server is not trusted: it may repeat keys and prompts,

@@ -15,9 +15,9 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/inference/memory"
 	"github.com/rondo-rl/rondo/inference/vocabulary"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // An answer can come as a stream of server-sent events: each holds the tokens since the last one, with their log-probabilities, and the last one why the answer ended. Versions of the weights may

@@ -5,8 +5,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/pipeline/jetpubsub"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // settle is the middleware that turns a handler's error into what the server is told, and logs what is given up.

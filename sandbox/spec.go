@@ -8,6 +8,13 @@
 // Linux 5.14 or newer on amd64 or arm64 is needed, as root or as an ordinary user. Other systems build and answer ErrUnsupported. Where
 // the kernel refuses namespaces there are weaker levels for who accepts them; see Isolations.
 //
+// It is a library: with the packages below it, it needs nothing of the plane. Begin with New and Sandbox.Exec, then:
+//
+//   - Package tools runs the tool calls of a model in a sandbox, of the sets and servers that package toolset describes; package toolserver asks servers.
+//   - Package verifier runs the tests of a task over what an agent left, and package grade grades their report.
+//   - Package fault says whether a failure is the doing of what ran inside or of the machine.
+//   - Package egress is the proxy to the hosts and registries that package netaccess names.
+//
 // Large because all of it is one type: starting its first process, the limits and mounts that it gets, and what it is asked for afterwards.
 package sandbox
 

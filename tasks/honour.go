@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/netaccess"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
@@ -48,7 +49,7 @@ func (n network) check(table string) error {
 		return fmt.Errorf("%s.allowed_hosts: they go with network_mode = %q", table, someHosts)
 	}
 	for _, host := range n.AllowedHosts {
-		if err := runfile.CheckAllowed(host); err != nil {
+		if err := netaccess.CheckAllowed(host); err != nil {
 			return unsupported(table+".allowed_hosts", "%v", err)
 		}
 	}
@@ -72,14 +73,14 @@ func (n network) refuse(table string) error {
 func (c *config) setNetwork(task *Task) error {
 	for _, n := range []network{c.Agent.network, c.Environment.network} {
 		if n.NetworkMode == noNetwork || n.NetworkMode == someHosts {
-			task.Network = &runfile.Network{Allow: n.AllowedHosts}
+			task.Network = &netaccess.Network{Allow: n.AllowedHosts}
 		}
 		if n.NetworkMode != "" {
 			break
 		}
 	}
 	if slices.ContainsFunc(c.Stages, func(s stageTable) bool { return s.Agent.NetworkMode == noNetwork }) {
-		task.Network = &runfile.Network{}
+		task.Network = &netaccess.Network{}
 	}
 	return nil
 }

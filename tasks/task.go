@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/netaccess"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 	"github.com/rondo-rl/rondo/sandbox/verifier/canary"
 	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
@@ -50,16 +51,16 @@ type Task struct {
 
 	AgentTimeout    time.Duration // 0: the task sets none
 	VerifierTimeout time.Duration
-	Env             map[string]string // of the agent's commands and of the verifier
-	VerifierEnv     map[string]string // of the verifier only, over Env
-	SolutionEnv     map[string]string // of the reference fix only, over Env
-	Collect         []verifier.Hook   // [[verifier.collect]], run over the agent's final workspace
-	Healthcheck     *verifier.Hook    // nil: the task has none
-	MemoryMB        int               // MiB; 0: the sandbox's default
-	DiskMB          int               // MiB that it asks to write; 0: it says nothing
-	CPUs            int               // that a tool runner must have; 0: any
-	Labels          []string          // [metadata.rondo] labels that a tool runner must have
-	Network         *runfile.Network  // the most that it wants of its run's network; nil: all that the run allows
+	Env             map[string]string  // of the agent's commands and of the verifier
+	VerifierEnv     map[string]string  // of the verifier only, over Env
+	SolutionEnv     map[string]string  // of the reference fix only, over Env
+	Collect         []verifier.Hook    // [[verifier.collect]], run over the agent's final workspace
+	Healthcheck     *verifier.Hook     // nil: the task has none
+	MemoryMB        int                // MiB; 0: the sandbox's default
+	DiskMB          int                // MiB that it asks to write; 0: it says nothing
+	CPUs            int                // that a tool runner must have; 0: any
+	Labels          []string           // [metadata.rondo] labels that a tool runner must have
+	Network         *netaccess.Network // the most that it wants of its run's network; nil: all that the run allows
 
 	// Image is the container image whose tree is the task's root file system; "" for that of the machine. OpenImage sets ImageID, the
 	// image's digest, and Root, the folder of its tree, and where the image has them Workdir and Snapshot.

@@ -1,4 +1,10 @@
-// Package weights publishes policy versions in an object store.
+// Package weights is a library that publishes policy versions in an object store. It needs nothing of the plane.
+//
+//   - A trainer calls Publish with files in memory, or Upload and PublishFrom with files of any size: they are checked, named by their digests, and become
+//     visible at once or not at all.
+//   - An inference server calls Current and Fetch, or has package fetch keep a folder at the newest version; package engine tells vLLM and SGLang to load it.
+//   - Package delta makes a version of the one before and what has changed; package mirror copies versions from store to store.
+//   - Package safetensors reads and writes the files.
 package weights
 
 import (

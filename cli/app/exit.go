@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/rondo-rl/rondo/events/wording"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // ExitError carries the exit code of a command that did its work and found something. Without an error there is nothing to say.

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // flagValue is the value of a flag in users' words: its kind, what is wrong with it, and no default where there is none.
@@ -38,7 +38,7 @@ func (v flagValue) Set(text string) error {
 	}
 	switch v.kind {
 	case "duration":
-		d, err := runfile.ParseDuration(text)
+		d, err := wording.ParseDuration(text)
 		if err != nil {
 			return err
 		}

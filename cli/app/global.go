@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/events/yamltext"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // Global holds the flags that every command has.

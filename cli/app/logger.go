@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/pipeline/tracing"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // Formats of --log-format.

@@ -11,6 +11,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -111,10 +112,10 @@ func TestVerifierOutput(t *testing.T) {
 func TestTestsThatFailed(t *testing.T) {
 	r := clitest.NewRecorded(t)
 	p, s := &plane.Plane{Store: r.Log.Store()}, &source{books: books.New("first")}
-	unmet := []events.UnmetTest{{Name: "test_a\x1b[2J", State: "failed", Message: "assert 1 == 2\n\x1b[31mmore"}, {Name: "test_b", State: "missing", Regression: true}}
+	unmet := []grade.UnmetTest{{Name: "test_a\x1b[2J", State: "failed", Message: "assert 1 == 2\n\x1b[31mmore"}, {Name: "test_b", State: "missing", Regression: true}}
 	told := s.evidence(t.Context(), p, &events.Rollout{
-		Steps:  []events.EndedStep{{Verdict: &events.StepScored{Tests: &events.GradedTests{Graded: 3, Held: 3, BadEnd: true}}}, {}},
-		Scored: &events.RolloutScored{Tests: &events.GradedTests{Graded: 9, Held: 4, Unmet: unmet}},
+		Steps:  []events.EndedStep{{Verdict: &events.StepScored{Tests: &grade.Tests{Graded: 3, Held: 3, BadEnd: true}}}, {}},
+		Scored: &events.RolloutScored{Tests: &grade.Tests{Graded: 9, Held: 4, Unmet: unmet}},
 	})
 	var out strings.Builder
 	if err := told.print(&out); err != nil {

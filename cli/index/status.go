@@ -12,6 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/indexing"
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/index"
 	"github.com/rondo-rl/rondo/index/segment"
 	"github.com/rondo-rl/rondo/index/update"
 )
@@ -22,7 +23,7 @@ type folderStatus struct {
 	// Indexed is false where there is no index under the key.
 	Indexed bool `json:"indexed"`
 	Stale   bool `json:"stale"`
-	events.IndexState
+	index.State
 	Store   segment.Counts `json:"store"`
 	Updated time.Time      `json:"updated,omitzero"`
 }
@@ -62,7 +63,7 @@ func statusOf(ctx context.Context, f *update.Folder) (folderStatus, error) {
 		return folderStatus{}, err
 	}
 	r := folderStatus{Repo: f.Repo, Indexed: view.Root() != "", Stale: view.Stale, Store: view.Counts(), Updated: view.Time()}
-	r.IndexState, err = update.State(view.Base)
+	r.State, err = update.State(view.Base)
 	return r, err
 }
 

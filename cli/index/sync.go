@@ -15,6 +15,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/index"
 	"github.com/rondo-rl/rondo/index/merkle"
 	"github.com/rondo-rl/rondo/index/update"
 	"github.com/rondo-rl/rondo/retry"
@@ -24,7 +25,7 @@ import (
 // syncReport is what sync answers.
 type syncReport struct {
 	Repo string `json:"repo"`
-	events.IndexState
+	index.State
 	// Changed is false where the index was up to date.
 	Changed bool    `json:"changed"`
 	Seconds float64 `json:"seconds"`
@@ -95,7 +96,7 @@ When a plane runs (rondo up), sync submits the change to it, and the plane infor
 // syncFolder brings a folder's index up to date, or makes it anew, and tells the plane, if there is one.
 func syncFolder(ctx context.Context, g *app.Global, f *update.Folder, anew bool, show *app.Progress) (syncReport, error) {
 	begin := time.Now()
-	var before events.IndexState
+	var before index.State
 	sync := f.Renew
 	if !anew {
 		base, err := f.Load(ctx)
@@ -116,7 +117,7 @@ func syncFolder(ctx context.Context, g *app.Global, f *update.Folder, anew bool,
 	if err != nil && !errors.As(err, &partial) {
 		return syncReport{}, err
 	}
-	r := syncReport{Repo: f.Repo, IndexState: state, Changed: state.Generation != before.Generation, Seconds: time.Since(begin).Seconds()}
+	r := syncReport{Repo: f.Repo, State: state, Changed: state.Generation != before.Generation, Seconds: time.Since(begin).Seconds()}
 	if partial != nil {
 		r.Unknown = partial.Count
 		show.Line("%v; the index keeps what it had of it", partial)
@@ -128,7 +129,7 @@ func syncFolder(ctx context.Context, g *app.Global, f *update.Folder, anew bool,
 }
 
 // tellPlane submits the change to the plane that the flags name, if there is one. Saying it twice changes nothing.
-func tellPlane(ctx context.Context, g *app.Global, repo string, state events.IndexState) (bool, error) {
+func tellPlane(ctx context.Context, g *app.Global, repo string, state index.State) (bool, error) {
 	if g.NATS == "" && !plane.PlaneRuns(g.Dir) {
 		return false, nil
 	}

@@ -17,10 +17,10 @@ import (
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/index/embed"
 	"github.com/rondo-rl/rondo/index/seal"
 	"github.com/rondo-rl/rondo/index/segment"
 	"github.com/rondo-rl/rondo/index/update"
+	"github.com/rondo-rl/rondo/inference/embedder"
 	"github.com/rondo-rl/rondo/services/indexupdater"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/open"
@@ -29,7 +29,7 @@ import (
 // BuiltinEmbedder is the embedder that needs nothing but this program.
 const BuiltinEmbedder = "static"
 
-const embedderUsage = "static (built in), model2vec:DIR, or an OpenAI-compatible endpoint as http://HOST/v1#MODEL"
+const embedderUsage = "static (built in), or an OpenAI-compatible endpoint as http://HOST/v1#MODEL"
 
 // ConfigFolder is where keys are kept.
 func ConfigFolder() string {
@@ -169,8 +169,8 @@ func (s IndexSettings) Existing(ctx context.Context, g *app.Global, dir string, 
 var errNoKey = errors.New("there is no key")
 
 // newFolder is a working tree with its index.
-func newFolder(store storage.Store, repo, dir string, key seal.Key, embedder string) (*update.Folder, error) {
-	e, err := embed.Open(embedder, filepath.Join(cacheFolder(), "embedders"))
+func newFolder(store storage.Store, repo, dir string, key seal.Key, spec string) (*update.Folder, error) {
+	e, err := embedder.Open(spec, filepath.Join(cacheFolder(), "embedders"))
 	if err != nil {
 		return nil, fmt.Errorf("--embedder: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/cli/service"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 	"github.com/rondo-rl/rondo/services/toolrunner"
 )
 
@@ -24,7 +25,7 @@ func ListServers(ctx context.Context, p *plane.Plane, run string, f *RunFile, s 
 
 // AsListed gives a configuration the tools that its servers had when the run was opened, where it does not name them.
 func AsListed(cfg *runfile.RunConfig, opened runfile.RunConfig) {
-	servers := make([]runfile.ToolServer, len(cfg.Tools.Servers))
+	servers := make([]toolset.Server, len(cfg.Tools.Servers))
 	for i, server := range cfg.Tools.Servers {
 		if len(server.Tools) == 0 && i < len(opened.Tools.Servers) && opened.Tools.Servers[i].Name == server.Name {
 			server.Tools = opened.Tools.Servers[i].Tools

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rondo-rl/rondo/cli/clitest"
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/sandbox/verifier"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -23,7 +24,7 @@ func TestForfeitsAreShown(t *testing.T) {
 		}
 		return output
 	}
-	classes := []string{"", events.ForfeitMemory, events.ForfeitTimeout, events.ForfeitTimeout, ""}
+	classes := []string{"", verifier.ClassMemory, verifier.ClassTimeout, verifier.ClassTimeout, ""}
 	for i, class := range classes {
 		if i == 1 && strings.Contains(show(), "forfeits") {
 			t.Error("a run without forfeits speaks of them")

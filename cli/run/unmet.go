@@ -7,6 +7,7 @@ import (
 
 	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 )
 
 // unmetTest is a graded test that did not end as it must.
@@ -37,7 +38,7 @@ type unmetTests struct {
 
 // listen reads along with the books.
 func (u *unmetTests) listen(e events.Event) (err error) {
-	var tests *events.GradedTests
+	var tests *grade.Tests
 	switch e.Type {
 	case events.RolloutScoredType:
 		var scored events.RolloutScored

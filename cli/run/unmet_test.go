@@ -11,6 +11,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/clitest"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -18,10 +19,10 @@ import (
 func TestUnmetTests(t *testing.T) {
 	t.Parallel()
 	r := clitest.NewRecorded(t)
-	verdicts := []*events.GradedTests{
+	verdicts := []*grade.Tests{
 		nil,
-		{Graded: 3, Held: 1, Unmet: []events.UnmetTest{{Name: "test_a", State: "missing"}, {Name: "test_\x1b[2J", State: "failed", Message: "1 != 2"}}},
-		{Graded: 300, Held: 90, Unmet: []events.UnmetTest{{Name: "test_\x1b[2J", State: "failed", Message: "3 !=\n4"}}},
+		{Graded: 3, Held: 1, Unmet: []grade.UnmetTest{{Name: "test_a", State: "missing"}, {Name: "test_\x1b[2J", State: "failed", Message: "1 != 2"}}},
+		{Graded: 300, Held: 90, Unmet: []grade.UnmetTest{{Name: "test_\x1b[2J", State: "failed", Message: "3 !=\n4"}}},
 	}
 	for i, tests := range verdicts {
 		id := events.RolloutID("g000001", i)
@@ -57,7 +58,7 @@ func TestUnmetTestsAreBounded(t *testing.T) {
 	state(events.RunOpenedType, events.RunOpened{Config: runfile.RunConfig{}})
 	state(events.RolloutStartedType, events.RolloutStarted{Group: "g1", Task: "a"})
 	for i := range maxUnmet + 5 {
-		tests := &events.GradedTests{Graded: 1, Unmet: []events.UnmetTest{{Name: fmt.Sprint(i)}}}
+		tests := &grade.Tests{Graded: 1, Unmet: []grade.UnmetTest{{Name: fmt.Sprint(i)}}}
 		if err := u.listen(servicetest.Event(t, "first", events.StepScoredType, "g1-0", fmt.Sprint(i), events.StepScored{Tests: tests})); err != nil {
 			t.Fatal(err)
 		}

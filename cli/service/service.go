@@ -34,6 +34,7 @@ import (
 	"github.com/rondo-rl/rondo/pipeline/tracing"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/egress"
+	"github.com/rondo-rl/rondo/sandbox/netaccess"
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
 	"github.com/rondo-rl/rondo/services/archiver"
 	"github.com/rondo-rl/rondo/services/deadletters"
@@ -212,7 +213,7 @@ func (s *Settings) checkRunner() error {
 func (s *Settings) network() (egress.Options, error) {
 	opts := egress.Options{Allow: s.allowNetwork, Registries: map[string][]string{}}
 	for _, entry := range s.allowNetwork {
-		if err := runfile.CheckAllowed(entry); err != nil {
+		if err := netaccess.CheckAllowed(entry); err != nil {
 			return opts, fmt.Errorf("--allow-network: %w", err)
 		}
 	}

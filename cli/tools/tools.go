@@ -15,6 +15,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // toolsOptions are the flags of `rondo tools`.
@@ -63,7 +64,7 @@ their definitions: as the table has them, as chat endpoints take them (--openai)
 		},
 	}
 	for _, c := range []*cobra.Command{list, show} {
-		c.Flags().StringVar(&o.set, "set", runfile.ToolsComposer, "set of tools: "+runfile.ToolsBasic+" or "+runfile.ToolsComposer)
+		c.Flags().StringVar(&o.set, "set", toolset.Composer, "set of tools: "+toolset.Basic+" or "+toolset.Composer)
 		c.Flags().StringVar(&o.file, "file", "", "run file (YAML) whose tools to take")
 		c.Flags().StringVar(&o.run, "run", "", "run whose tools to take")
 		c.Flags().BoolVar(&o.mcp, "mcp", false, "with --json, in the form of the Model Context Protocol")
@@ -84,7 +85,7 @@ func (o *toolsOptions) definitions(cmd *cobra.Command, g *app.Global) ([]tools.D
 	if err := cfg.CheckTools(); err != nil {
 		return nil, err
 	}
-	set, err := tools.NewSet(cfg)
+	set, err := tools.NewSet(cfg.ToolSettings())
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +106,7 @@ func (o *toolsOptions) config(cmd *cobra.Command, g *app.Global) (runfile.RunCon
 		if err != nil {
 			return runfile.RunConfig{}, err
 		}
-		f.Tools.Servers = slices.DeleteFunc(f.Tools.Servers, func(s runfile.ToolServer) bool {
+		f.Tools.Servers = slices.DeleteFunc(f.Tools.Servers, func(s toolset.Server) bool {
 			if len(s.Tools) == 0 {
 				fmt.Fprintf(cmd.ErrOrStderr(), "the tools of server %s are listed when the run is opened\n", app.Clean(s.Name))
 			}
@@ -113,7 +114,7 @@ func (o *toolsOptions) config(cmd *cobra.Command, g *app.Global) (runfile.RunCon
 		})
 		return f.RunConfig, nil
 	}
-	return runfile.RunConfig{Features: []string{runfile.FeatureCodebaseSearch}, Tools: runfile.Tooling{Set: o.set}}, nil
+	return runfile.RunConfig{Features: []string{runfile.FeatureCodebaseSearch}, Tools: toolset.Tooling{Set: o.set}}, nil
 }
 
 // toolEntry is a tool as --json prints it.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/cli/clitest"
-	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // TestTools: what is listed is what a run offers, in each form.
@@ -20,7 +20,7 @@ func TestTools(t *testing.T) {
 		}
 		return out
 	}
-	if lines := strings.Split(strings.TrimSpace(must("list")), "\n"); len(lines) != 1+len(runfile.ToolSets[runfile.ToolsComposer]) || !strings.HasPrefix(lines[1], "read_file ") {
+	if lines := strings.Split(strings.TrimSpace(must("list")), "\n"); len(lines) != 1+len(toolset.Sets[toolset.Composer]) || !strings.HasPrefix(lines[1], "read_file ") {
 		t.Errorf("%d lines: %q", len(lines), lines)
 	}
 	file := clitest.Write(t, filepath.Join(t.TempDir(), "run.yaml"), `policy: p

@@ -15,6 +15,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/clitest"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/export/episode"
+	"github.com/rondo-rl/rondo/sandbox/netaccess"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -70,8 +71,8 @@ func TestHostileRollout(t *testing.T) {
 		Rollout: events.Rollout{
 			Finished: &events.RolloutFinished{Masked: map[string]int{evil: 1}},
 			Failed:   &events.RolloutFailed{Stage: evil, Class: evil, Message: evil}, Scored: &events.RolloutScored{Components: map[string]float64{evil: 1}},
-			Tools: events.ToolAnswers{{Results: []events.ToolResult{{CallID: "a", ExitCode: &code}}, Network: &events.NetworkUse{
-				Requests: 9, Refused: 1, Fetches: []events.Fetch{{Method: evil, URL: evil, SHA256: evil}, {Method: evil, URL: evil, Refused: evil}}, All: &storage.Ref{Key: evil},
+			Tools: events.ToolAnswers{{Results: []events.ToolResult{{CallID: "a", ExitCode: &code}}, Network: &netaccess.Use{
+				Requests: 9, Refused: 1, Fetches: []netaccess.Fetch{{Method: evil, URL: evil, SHA256: evil}, {Method: evil, URL: evil, Refused: evil}}, All: &storage.Ref{Key: evil},
 			}}},
 		},
 		Trajectory: &storage.Trajectory{Rollout: "g000001-0", Task: evil, StopReason: evil, Messages: []storage.Message{
@@ -221,11 +222,11 @@ func harmless(t *testing.T, text, allowed string) {
 
 // TestNetworkOfATurn shows the first requests, every refusal, and where the rest is.
 func TestNetworkOfATurn(t *testing.T) {
-	use := &events.NetworkUse{Requests: 30, Refused: 1, Received: 3 << 20, Sent: 10, All: &storage.Ref{Key: "blobs/x"}}
+	use := &netaccess.Use{Requests: 30, Refused: 1, Received: 3 << 20, Sent: 10, All: &storage.Ref{Key: "blobs/x"}}
 	for range networkHead + 2 {
-		use.Fetches = append(use.Fetches, events.Fetch{Method: "GET", URL: "/pypi/simple/a/", Status: 200, Bytes: 2048, SHA256: strings.Repeat("a", 64), Kept: true})
+		use.Fetches = append(use.Fetches, netaccess.Fetch{Method: "GET", URL: "/pypi/simple/a/", Status: 200, Bytes: 2048, SHA256: strings.Repeat("a", 64), Kept: true})
 	}
-	use.Fetches = append(use.Fetches, events.Fetch{Method: "CONNECT", URL: "evil.example.com:443", Refused: "not allowed"})
+	use.Fetches = append(use.Fetches, netaccess.Fetch{Method: "CONNECT", URL: "evil.example.com:443", Refused: "not allowed"})
 	var text strings.Builder
 	for _, row := range networkRows(use, false) {
 		for _, span := range row {

@@ -5,14 +5,14 @@ import (
 	"strings"
 
 	"github.com/rondo-rl/rondo/cli/app"
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/sandbox/netaccess"
 )
 
 // networkHead is how many requests of a turn are shown, unless all are asked for; what was refused is shown in any case.
 const networkHead = 4
 
 // networkRows say what a turn's programs asked of the network; nothing where they did not.
-func networkRows(use *events.NetworkUse, full bool) []app.Row {
+func networkRows(use *netaccess.Use, full bool) []app.Row {
 	if use == nil {
 		return nil
 	}
@@ -42,7 +42,7 @@ func networkRows(use *events.NetworkUse, full bool) []app.Row {
 	return rows
 }
 
-func fetchRow(f events.Fetch) app.Row {
+func fetchRow(f netaccess.Fetch) app.Row {
 	text := app.Line(f.Method, 16) + " " + app.Line(f.URL, 300)
 	if f.Refused != "" {
 		return app.Row{{Text: "  ✗ ", Style: app.Red}, {Text: text + "  " + app.Line(f.Refused, 300), Style: app.Faint}}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // TestRows: rows are those of the version at dispatch, and count scored rollouts alone.
@@ -92,7 +93,7 @@ func TestCallsBeforeEdit(t *testing.T) {
 	const id = "g000001-0"
 	renamed := func(c *runfile.RunConfig) {
 		c.Tools.Rename = map[string]string{"write": "create_file"}
-		c.Tools.Set = runfile.ToolsComposer
+		c.Tools.Set = toolset.Composer
 	}
 	for name, c := range map[string]struct {
 		config func(*runfile.RunConfig)
@@ -112,7 +113,7 @@ func TestCallsBeforeEdit(t *testing.T) {
 		"by another name":                {renamed, func(w *written) { w.answer(id, "a", "grep", "write", "create_file") }, 2},
 		"notes are no edit":              {renamed, func(w *written) { w.answer(id, "a", "todo_write", "run_terminal_cmd") }, 1},
 		"left in the background":         {nil, func(w *written) { w.answer(id, "", "run_terminal_cmd"); w.answer(id, "a", "grep") }, -1},
-		"a tool of the run's own":        {func(c *runfile.RunConfig) { c.Tools.Add = []runfile.AddedTool{{Name: "fmt", Command: []string{"fmt"}}} }, func(w *written) { w.answer(id, "a", "grep", "fmt") }, 1},
+		"a tool of the run's own":        {func(c *runfile.RunConfig) { c.Tools.Add = []toolset.Added{{Name: "fmt", Command: []string{"fmt"}}} }, func(w *written) { w.answer(id, "a", "grep", "fmt") }, 1},
 		"a set that is not known":        {func(c *runfile.RunConfig) { c.Tools.Set = "later" }, func(w *written) { w.answer(id, "a", "write") }, -1},
 		"files of a step are no edit":    {nil, func(w *written) { laid(w, id, "laid"); w.answer(id, "laid", "grep"); w.answer(id, "a", "write") }, 1},
 		"an edit before a step is ended": {nil, func(w *written) { w.answer(id, "a", "write"); laid(w, id, "laid"); w.answer(id, "b", "grep", "write") }, 0},

@@ -127,7 +127,7 @@ func (t *Tracker) shaped() bool {
 
 func (t *Tracker) opened() {
 	t.changes = nil
-	set, err := tools.NewSet(t.run.Config)
+	set, err := tools.NewSet(t.run.Config.ToolSettings())
 	if err != nil || t.run.Config.Agent != nil {
 		return // an agent's tools are its own; a tool of another version of Rondo: what it changes is not known, and all else is
 	}

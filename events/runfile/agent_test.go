@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -49,7 +50,7 @@ func TestAgent(t *testing.T) {
 		"files: 65 settings":              func(c *RunConfig) { c.Agent.Files = manyFiles() },
 		"leave out one of external":       func(c *RunConfig) { c.External = true },
 		"leave out environment":           func(c *RunConfig) { c.Environment = &Environment{Name: "e"} },
-		"leave out tools":                 func(c *RunConfig) { c.Tools.Set = ToolsComposer },
+		"leave out tools":                 func(c *RunConfig) { c.Tools.Set = toolset.Composer },
 		"leave out system_prompt":         func(c *RunConfig) { c.SystemPrompt = "Be good." },
 		"leave out summary_prompt":        func(c *RunConfig) { c.Limits.TellRoom = true },
 		"set in_flight to at most":        func(c *RunConfig) { c.InFlight = AutoInFlight },

@@ -6,49 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/rondo-rl/rondo/sandbox/netaccess"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/wording"
 )
 
-// Duration is a time.Duration that reads and writes as text ("90s") in JSON and YAML.
-type Duration time.Duration
-
-// MarshalText implements encoding.TextMarshaler.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (d *Duration) UnmarshalText(text []byte) error {
-	v, err := ParseDuration(string(text))
-	if err != nil {
-		return fmt.Errorf("duration %q: %w", text, err)
-	}
-	*d = Duration(v)
-	return nil
-}
-
-// days are the weeks and days that a duration begins with.
-var days = regexp.MustCompile(`^(?:(\d{1,4})w)?(?:(\d{1,4})d)?`)
-
-// ParseDuration reads a duration as time.ParseDuration does, and one that begins with weeks and days of 24 hours: 2w, 7d, 1d12h.
-func ParseDuration(text string) (time.Duration, error) {
-	found := days.FindStringSubmatch(text)
-	weeks, _ := strconv.Atoi(found[1])
-	whole, _ := strconv.Atoi(found[2])
-	d := time.Duration(7*weeks+whole) * 24 * time.Hour
-	if found[0] != "" && found[0] == text {
-		return d, nil
-	}
-	rest, err := time.ParseDuration(text[len(found[0]):])
-	if sum := d + rest; err == nil && (found[0] == "" || rest >= 0 && sum >= rest) {
-		return sum, nil
-	}
-	return 0, errors.New("use a number with a unit, for example 90s, 5m or 7d")
-}
+// Duration reads and writes as text: "90s".
+type Duration = wording.Duration
 
 // BuiltinEndpoint is the endpoint of runs that use the built-in policy, wherever the deployment serves it.
 const BuiltinEndpoint = "builtin"
@@ -109,9 +78,9 @@ type RunConfig struct {
 	// takes tasks with separate tests alone, and an evaluation takes every task.
 	MinVerifier string `json:"min_verifier,omitempty" yaml:"min_verifier" absent:"separate in a run that trains, any in an evaluation"`
 	// Features are what the run wants beside the defaults; Traffic belongs to one of them.
-	Features []string `json:"features,omitempty" yaml:"features"`
-	Traffic  Traffic  `json:"traffic,omitzero" yaml:"traffic"`
-	Tools    Tooling  `json:"tools,omitzero" yaml:"tools"`
+	Features []string        `json:"features,omitempty" yaml:"features"`
+	Traffic  Traffic         `json:"traffic,omitzero" yaml:"traffic"`
+	Tools    toolset.Tooling `json:"tools,omitzero" yaml:"tools"`
 	// Environment answers the turns of the run's rollouts, in a process of a user's own; nil leaves that to tool runners.
 	Environment *Environment `json:"environment,omitempty" yaml:"environment"`
 	// Agent makes the run's rollouts in the place of Rondo's own loop; nil is none.
@@ -119,7 +88,7 @@ type RunConfig struct {
 	// Conversations say which conversations of an agent or a harness are trained on, and which another model answers. The first rule that takes one decides; one that none takes is trained on.
 	Conversations []ConversationRule `json:"conversations,omitempty" yaml:"conversations"`
 	// Network is what programs in the agents' sandboxes may reach; nil is nothing.
-	Network *Network `json:"network,omitempty" yaml:"network"`
+	Network *netaccess.Network `json:"network,omitempty" yaml:"network"`
 	// Repositories are those whose index the run's agents search: the run is told of every update.
 	Repositories []string   `json:"repositories,omitempty" yaml:"repositories"`
 	Log          Log        `json:"log,omitzero" yaml:"log"`
@@ -199,7 +168,7 @@ type TaskSpec struct {
 	// Labels are those that a tool runner must have.
 	Labels []string `json:"labels,omitempty"`
 	// Network is the most that the task wants of the run's network: nothing where it allows nothing. nil is all that the run allows.
-	Network *Network `json:"network,omitempty"`
+	Network *netaccess.Network `json:"network,omitempty"`
 	// Protected are patterns of paths that no agent may change: the tests meet them as the snapshot has them. With "!" a pattern takes paths back; with
 	// "+" it names what is the agent's to change, and all else is protected.
 	Protected []string `json:"protected,omitempty"`
@@ -350,7 +319,7 @@ func (c *RunConfig) Validate() error {
 	errs = append(errs, c.validateEnvironment()...)
 	errs = append(errs, c.validateAgent()...)
 	errs = append(errs, c.validateConversations()...)
-	errs = append(errs, c.Network.validate()...)
+	errs = append(errs, c.Network.Validate()...)
 	errs = append(errs, c.validateRepositories()...)
 	errs = append(errs, c.Log.validate()...)
 	return errors.Join(append(errs, c.validateTasks()...)...)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // Environment is what answers the turns of a run's rollouts in place of tool runners: a worker of a user's own.
@@ -11,7 +13,7 @@ type Environment struct {
 	// Name is the one that workers serve.
 	Name string `json:"name" yaml:"name"`
 	// Tools are those that the model may call; without any it answers in text alone.
-	Tools []ServerTool `json:"tools,omitempty" yaml:"tools"`
+	Tools []toolset.ServerTool `json:"tools,omitempty" yaml:"tools"`
 	// Roles are those of an episode that has several: each is a rollout of its own in the episode's group, and the environment says which of them has the word. Empty
 	// for episodes of one rollout.
 	Roles []string `json:"roles,omitempty" yaml:"roles"`
@@ -76,7 +78,7 @@ func (c *RunConfig) validateEnvironment() (errs []error) {
 		served += len(text)
 		check(!names[t.Name] && toolName.MatchString(t.Name), "environment.tools: %.80q: use a name that no other tool has, of letters, digits, - and _, at most 64", t.Name)
 		check(len(t.Description) <= maxToolText, "environment.tools: %.80q: description of %d bytes, at most %d", t.Name, len(t.Description), maxToolText)
-		err := t.Arguments().check()
+		err := checkArguments(t.Arguments())
 		check(err == nil, "environment.tools: %.80q: %v", t.Name, err)
 		names[t.Name] = true
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/token"
 
-	"github.com/rondo-rl/rondo/events/wording"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // Strict is Unmarshal and CheckScalars for a file of settings, in which a key that nothing reads is an error, too.

@@ -14,7 +14,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
-	"github.com/rondo-rl/rondo/events/wording"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // Bounds of a text.

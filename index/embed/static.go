@@ -38,5 +38,12 @@ func (s *static) ID() string { return s.id }
 func (s *static) Dimensions() int { return s.Table.Dimensions }
 
 func (s *static) Embed(ctx context.Context, texts []string) ([][]float32, error) {
-	return embedEach(ctx, texts, s.Table.Embed)
+	vectors := make([][]float32, len(texts))
+	for i, text := range texts {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		vectors[i] = s.Table.Embed(text)
+	}
+	return vectors, nil
 }

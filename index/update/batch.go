@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/index"
 	"github.com/rondo-rl/rondo/index/merkle"
 	"github.com/rondo-rl/rondo/index/segment"
 )
@@ -22,13 +22,13 @@ type updating struct {
 	base  *segment.Base
 	marks tree
 	open  opener
-	state events.IndexState
+	state index.State
 	// overlay: what is committed stays in memory.
 	overlay bool
 }
 
 func (x *Index) updating(base *segment.Base, open opener) *updating {
-	return &updating{Index: x, open: open, base: base, marks: tree{}, state: events.IndexState{
+	return &updating{Index: x, open: open, base: base, marks: tree{}, state: index.State{
 		Space: x.Keys.Space(), Base: base.Root(), Embedder: Identity(x.Embedder), Skipped: map[string]int{}, Secrets: map[string]int{},
 	}}
 }

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/index"
 	"github.com/rondo-rl/rondo/index/merkle"
 )
 
@@ -28,28 +28,28 @@ const statePlace = "tree state 1"
 
 // Sync brings the index up to the folder as it is now, and says what the index holds then. With a *merkle.PartialError it does, too: what
 // could not be looked at stays as it was indexed.
-func (f *Folder) Sync(ctx context.Context, show func(Progress)) (events.IndexState, error) {
+func (f *Folder) Sync(ctx context.Context, show func(Progress)) (index.State, error) {
 	known, err := f.loadState()
 	if err != nil {
-		return events.IndexState{}, err
+		return index.State{}, err
 	}
 	return f.sync(ctx, present, known, show)
 }
 
 // Renew makes the index anew, whatever is in its place, and uses nothing of what was known: the way out where an index is damaged.
-func (f *Folder) Renew(ctx context.Context, show func(Progress)) (events.IndexState, error) {
+func (f *Folder) Renew(ctx context.Context, show func(Progress)) (index.State, error) {
 	return f.sync(ctx, anew, nil, show)
 }
 
-func (f *Folder) sync(ctx context.Context, from beginning, known *merkle.State, show func(Progress)) (events.IndexState, error) {
+func (f *Folder) sync(ctx context.Context, from beginning, known *merkle.State, show func(Progress)) (index.State, error) {
 	walked, err := merkle.Walk(ctx, f.Dir, known, merkle.DefaultLimits())
 	var partial *merkle.PartialError
 	if err != nil && !errors.As(err, &partial) || ctx.Err() != nil {
-		return events.IndexState{}, errors.Join(err, ctx.Err())
+		return index.State{}, errors.Join(err, ctx.Err())
 	}
 	root, err := os.OpenRoot(f.Dir)
 	if err != nil {
-		return events.IndexState{}, err
+		return index.State{}, err
 	}
 	defer root.Close()
 	state, err := f.Index.sync(ctx, from, walked, folderOpener(root), show)

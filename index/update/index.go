@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/index"
 	"github.com/rondo-rl/rondo/index/chunk"
 	"github.com/rondo-rl/rondo/index/embed"
 	"github.com/rondo-rl/rondo/index/merkle"
@@ -52,7 +52,7 @@ func (x *Index) Load(ctx context.Context) (*segment.Base, error) {
 func (x *Index) pointer() string { return x.Repo + "@" + Identity(x.Embedder) }
 
 // State says what an index holds and what its last update did. An empty one has the generation 0.
-func State(base *segment.Base) (state events.IndexState, err error) {
+func State(base *segment.Base) (state index.State, err error) {
 	if base.Root() == "" {
 		return state, nil
 	}
@@ -91,7 +91,7 @@ const (
 )
 
 // sync brings the index up to a tree.
-func (x *Index) sync(ctx context.Context, from beginning, walked *merkle.Result, open opener, show func(Progress)) (events.IndexState, error) {
+func (x *Index) sync(ctx context.Context, from beginning, walked *merkle.Result, open opener, show func(Progress)) (index.State, error) {
 	for try := 1; ; try++ {
 		state, err := x.syncOnce(ctx, from, walked, open, show)
 		if !errors.Is(err, storage.ErrConflict) || try == conflicts {
@@ -100,17 +100,17 @@ func (x *Index) sync(ctx context.Context, from beginning, walked *merkle.Result,
 	}
 }
 
-func (x *Index) syncOnce(ctx context.Context, from beginning, walked *merkle.Result, open opener, show func(Progress)) (events.IndexState, error) {
+func (x *Index) syncOnce(ctx context.Context, from beginning, walked *merkle.Result, open opener, show func(Progress)) (index.State, error) {
 	u, err := x.begin(ctx, from, walked, open)
 	if err != nil {
-		return events.IndexState{}, err
+		return index.State{}, err
 	}
 	if err := u.run(ctx, walked, show); err != nil {
-		return events.IndexState{}, err
+		return index.State{}, err
 	}
 	if u.state.Generation == 0 { // also a tree without a file has an index, and one that is all another's
 		if err := u.commit(ctx, segment.Change{}); err != nil {
-			return events.IndexState{}, err
+			return index.State{}, err
 		}
 	}
 	return State(u.base)

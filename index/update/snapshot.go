@@ -5,16 +5,16 @@ import (
 	"io"
 	"io/fs"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/index"
 	"github.com/rondo-rl/rondo/index/merkle"
 	"github.com/rondo-rl/rondo/index/segment"
 )
 
 // Snapshot brings the index up to a tree that does not change, such as a task's.
-func (x *Index) Snapshot(ctx context.Context, tree fs.FS) (events.IndexState, error) {
+func (x *Index) Snapshot(ctx context.Context, tree fs.FS) (index.State, error) {
 	found, err := merkle.Snapshot(ctx, tree, merkle.DefaultLimits())
 	if err != nil {
-		return events.IndexState{}, err
+		return index.State{}, err
 	}
 	return x.sync(ctx, present, found, func(path string) (io.ReadCloser, error) { return tree.Open(path) }, nil)
 }

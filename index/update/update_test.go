@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/index"
 	"github.com/rondo-rl/rondo/index/embed"
 	"github.com/rondo-rl/rondo/index/merkle"
 	"github.com/rondo-rl/rondo/index/seal"
@@ -41,7 +41,7 @@ func write(t testing.TB, f *update.Folder, name, content string) {
 	}
 }
 
-func mustSync(t testing.TB, f *update.Folder) events.IndexState {
+func mustSync(t testing.TB, f *update.Folder) index.State {
 	t.Helper()
 	state, err := f.Sync(t.Context(), nil)
 	if err != nil {

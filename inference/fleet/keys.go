@@ -11,8 +11,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/events/yamltext"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // Keys are the keys of inference servers, judges and servers of tools. A run file names no key: which one a server is shown follows from its URL alone, so that

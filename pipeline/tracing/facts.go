@@ -206,7 +206,7 @@ func (t *Tracing) configuration(ctx context.Context, run string) *knownRun {
 		return nil
 	}
 	k := &knownRun{policy: cfg.Policy, builtin: cfg.Endpoint == runfile.BuiltinEndpoint, sampling: cfg.Sampling, tools: map[string]bool{workspaceTool: true, tools.SearchTool: true}}
-	if set, err := t.sets.Set(cfg); err == nil {
+	if set, err := t.sets.Set(cfg.ToolSettings()); err == nil {
 		for _, d := range set.Definitions() {
 			k.tools[d.Name] = true
 		}

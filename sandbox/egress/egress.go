@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/netaccess"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -62,8 +62,8 @@ var public = map[string][]string{
 // ParseRegistry reads NAME=URL[,FILES-URL...].
 func ParseRegistry(text string) (name string, bases []string, err error) {
 	name, list, found := strings.Cut(text, "=")
-	if !found || !slices.Contains(runfile.Registries, name) {
-		return "", nil, fmt.Errorf("%.200q: want NAME=URL[,FILES-URL...] with one of %v", name, runfile.Registries)
+	if !found || !slices.Contains(netaccess.Registries, name) {
+		return "", nil, fmt.Errorf("%.200q: want NAME=URL[,FILES-URL...] with one of %v", name, netaccess.Registries)
 	}
 	bases = strings.Split(list, ",")
 	_, err = parseBases(bases)
@@ -87,7 +87,7 @@ func parseBases(texts []string) ([]*url.URL, error) {
 // Gateway is what the proxies of one process share.
 type Gateway struct {
 	store      storage.Store
-	bound      runfile.Network
+	bound      netaccess.Network
 	registries map[string][]*url.URL
 	mirrors    *http.Client    // asks the operator's registries
 	hosts      *http.Transport // asks whatever else is allowed
@@ -103,18 +103,18 @@ type Gateway struct {
 // New makes a gateway.
 func New(store storage.Store, opts Options) (*Gateway, error) {
 	g := &Gateway{
-		store: store, bound: runfile.Network{Allow: opts.Allow}, registries: map[string][]*url.URL{}, slots: make(chan struct{}, downloads), scratch: opts.Scratch,
+		store: store, bound: netaccess.Network{Allow: opts.Allow}, registries: map[string][]*url.URL{}, slots: make(chan struct{}, downloads), scratch: opts.Scratch,
 		resolve: func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host+".") // with the dot no search list applies
 		},
 		dial: (&net.Dialer{Timeout: dialTime}).DialContext, own: net.InterfaceAddrs,
 	}
 	for _, entry := range opts.Allow {
-		if err := runfile.CheckAllowed(entry); err != nil {
+		if err := netaccess.CheckAllowed(entry); err != nil {
 			return nil, err
 		}
 	}
-	for _, name := range runfile.Registries {
+	for _, name := range netaccess.Registries {
 		texts := opts.Registries[name]
 		if len(texts) == 0 {
 			texts = public[name]
@@ -165,7 +165,7 @@ func Env(address string, allows func(registry string) bool) map[string]string {
 type Session struct {
 	Run string
 	// Network is the run's; Task is what the task narrows it to, nil for all of it.
-	Network, Task *runfile.Network
+	Network, Task *netaccess.Network
 	// Used is how many bytes the rollout has received and sent before.
 	Used int64
 	// Replay lets nothing be fetched: what the run has kept is all there is.
@@ -181,15 +181,15 @@ func (g *Gateway) Registry(s Session, name string) bool { return g.refusesRegist
 
 // refusesRegistry says who does not allow a registry, "" for nobody.
 func (g *Gateway) refusesRegistry(s Session, name string) string {
-	return g.refuses(s, func(n *runfile.Network) bool { return n.AllowsRegistry(name) }, "the registry "+name)
+	return g.refuses(s, func(n *netaccess.Network) bool { return n.AllowsRegistry(name) }, "the registry "+name)
 }
 
 // refusesHost says who does not allow a host at a port, "" for nobody.
 func (g *Gateway) refusesHost(s Session, host string, port int) string {
-	return g.refuses(s, func(n *runfile.Network) bool { return n.AllowsHost(host, port) }, fmt.Sprintf("%s port %d", host, port))
+	return g.refuses(s, func(n *netaccess.Network) bool { return n.AllowsHost(host, port) }, fmt.Sprintf("%s port %d", host, port))
 }
 
-func (g *Gateway) refuses(s Session, allows func(*runfile.Network) bool, what string) string {
+func (g *Gateway) refuses(s Session, allows func(*netaccess.Network) bool, what string) string {
 	switch {
 	case !allows(s.Network):
 		return "network.allow of the run does not name " + what

@@ -17,8 +17,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/netaccess"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/dir"
 )
@@ -95,7 +94,7 @@ func proxiedWith(t *testing.T, store storage.Store, w *world, opts Options, sess
 	return p, &http.Client{Transport: transport}
 }
 
-func allow(entries ...string) *runfile.Network { return &runfile.Network{Allow: entries} }
+func allow(entries ...string) *netaccess.Network { return &netaccess.Network{Allow: entries} }
 
 // get asks for a URL and gives the status and the body.
 func get(t *testing.T, client *http.Client, at string) (int, string) {
@@ -112,14 +111,14 @@ func get(t *testing.T, client *http.Client, at string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-func taken(t *testing.T, p *Proxy) events.NetworkUse {
+func taken(t *testing.T, p *Proxy) netaccess.Use {
 	t.Helper()
 	use, err := p.Take(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if use == nil {
-		return events.NetworkUse{}
+		return netaccess.Use{}
 	}
 	return *use
 }
@@ -162,7 +161,7 @@ func TestRefusals(t *testing.T) {
 	}, behind: "127.0.0.1:1"}
 	const address = "not public"
 	for name, c := range map[string]struct {
-		network, task, bound *runfile.Network
+		network, task, bound *netaccess.Network
 		url, want            string
 	}{
 		"run":              {allow("ok.example.org"), nil, allow("*.example.org"), "http://other.example.org/", "network.allow of the run does not name other.example.org port 80"},

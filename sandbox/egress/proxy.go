@@ -19,8 +19,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
-	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/netaccess"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -36,8 +35,8 @@ type Proxy struct {
 
 	mu      sync.Mutex
 	used    int64 // bytes of the rollout, received and sent
-	use     events.NetworkUse
-	all     []events.Fetch
+	use     netaccess.Use
+	all     []netaccess.Fetch
 	missing []string // what a replay was asked for and the run has not kept
 }
 
@@ -64,10 +63,10 @@ func (p *Proxy) Close() {
 }
 
 // Take gives what was asked for since it was last called, nil for nothing, its URLs as mask leaves them, where there is one. A long list goes to the store.
-func (p *Proxy) Take(ctx context.Context, mask func(string) string) (*events.NetworkUse, error) {
+func (p *Proxy) Take(ctx context.Context, mask func(string) string) (*netaccess.Use, error) {
 	p.mu.Lock()
 	use, all := p.use, p.all
-	p.use, p.all = events.NetworkUse{}, nil
+	p.use, p.all = netaccess.Use{}, nil
 	p.mu.Unlock()
 	if use.Requests == 0 && use.Received == 0 && use.Sent == 0 {
 		return nil, nil
@@ -77,8 +76,8 @@ func (p *Proxy) Take(ctx context.Context, mask func(string) string) (*events.Net
 			all[i].URL, all[i].Refused = mask(all[i].URL), mask(all[i].Refused)
 		}
 	}
-	use.Fetches = all[:min(len(all), events.MaxFetches)]
-	if len(all) <= events.MaxFetches {
+	use.Fetches = all[:min(len(all), netaccess.MaxFetches)]
+	if len(all) <= netaccess.MaxFetches {
 		return &use, nil
 	}
 	var lines bytes.Buffer
@@ -105,7 +104,7 @@ func (p *Proxy) Missing() []string {
 }
 
 // note lists a request.
-func (p *Proxy) note(f events.Fetch) {
+func (p *Proxy) note(f netaccess.Fetch) {
 	f.URL, f.Refused = shorten(f.URL, maxURL), shorten(f.Refused, maxReason)
 	f.Method = shorten(f.Method, 16)
 	p.mu.Lock()
@@ -151,7 +150,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(ctx)
 	w.Header()["Date"] = nil // what is answered again is the same
 	own := r.Method != http.MethodConnect && (r.URL.Host == "" || r.URL.Host == p.address)
-	if model := p.session.Model; model != nil && own && !slices.ContainsFunc(runfile.Registries, func(name string) bool { return strings.HasPrefix(r.URL.Path, "/"+name+"/") }) {
+	if model := p.session.Model; model != nil && own && !slices.ContainsFunc(netaccess.Registries, func(name string) bool { return strings.HasPrefix(r.URL.Path, "/"+name+"/") }) {
 		model.ServeHTTP(w, whole)
 		return
 	}
@@ -176,7 +175,7 @@ func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, why string) {
 
 // fail answers a request that came to nothing; refused is why, where it was not allowed.
 func (p *Proxy) fail(w http.ResponseWriter, r *http.Request, status int, why, refused string) {
-	p.note(events.Fetch{Method: r.Method, URL: recordedURL(r), Status: status, Refused: refused})
+	p.note(netaccess.Fetch{Method: r.Method, URL: recordedURL(r), Status: status, Refused: refused})
 	text := "rondo: " + plain(why)
 	if r.Method == http.MethodConnect {
 		if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
@@ -265,7 +264,7 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(response.StatusCode)
 	n, err := p.send(w, response.Body)
-	p.note(events.Fetch{Method: r.Method, URL: recordedURL(r), Status: response.StatusCode, Bytes: n})
+	p.note(netaccess.Fetch{Method: r.Method, URL: recordedURL(r), Status: response.StatusCode, Bytes: n})
 	if err != nil {
 		panic(http.ErrAbortHandler) // so that the client does not take what came for all
 	}

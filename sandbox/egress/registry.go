@@ -17,8 +17,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/netaccess"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -43,7 +42,7 @@ func (p *Proxy) registry(w http.ResponseWriter, r *http.Request) {
 	var why string
 	switch {
 	case bases == nil:
-		why = fmt.Sprintf("there is no registry %q here, only %v", shorten(name, 64), runfile.Registries)
+		why = fmt.Sprintf("there is no registry %q here, only %v", shorten(name, 64), netaccess.Registries)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		why = "from registries packages are fetched, with GET and HEAD, and nothing else"
 	case r.URL.RawQuery != "":
@@ -82,7 +81,7 @@ func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, want registryRequ
 	w.Header().Set("Content-Type", found.ContentType)
 	w.Header().Set("Content-Length", strconv.FormatInt(found.Size, 10))
 	w.WriteHeader(found.Status)
-	fetch := events.Fetch{Method: r.Method, URL: recordedURL(r), Status: found.Status, SHA256: found.SHA256, Kept: had}
+	fetch := netaccess.Fetch{Method: r.Method, URL: recordedURL(r), Status: found.Status, SHA256: found.SHA256, Kept: had}
 	if r.Method == http.MethodHead || found.Size == 0 {
 		p.note(fetch)
 		return

@@ -14,14 +14,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/netaccess"
 )
 
 // errSpent ends what a rollout may not have any more.
 var errSpent = errors.New("the rollout has used its bytes of network")
 
-func nameOf(text string) (string, error) { return runfile.HostName(text) }
+func nameOf(text string) (string, error) { return netaccess.HostName(text) }
 
 // unreached answers that a host cannot be reached, or may not be where its name leads.
 func (p *Proxy) unreached(w http.ResponseWriter, r *http.Request, err error) {
@@ -66,11 +65,11 @@ func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 		err = fmt.Errorf("the tunnel to %s asks for the server %.100q", host, named)
 	}
 	if err != nil {
-		p.note(events.Fetch{Method: r.Method, URL: recordedURL(r), Status: http.StatusOK, Refused: plain("what goes through a tunnel must be TLS for its host: " + err.Error())})
+		p.note(netaccess.Fetch{Method: r.Method, URL: recordedURL(r), Status: http.StatusOK, Refused: plain("what goes through a tunnel must be TLS for its host: " + err.Error())})
 		return
 	}
 	received := p.join(conn, upstream, begun)
-	p.note(events.Fetch{Method: r.Method, URL: recordedURL(r), Status: http.StatusOK, Bytes: received})
+	p.note(netaccess.Fetch{Method: r.Method, URL: recordedURL(r), Status: http.StatusOK, Bytes: received})
 }
 
 // firstWords reads the greeting of a TLS client, of which the beginning may have come early, and gives it with the name of the server that it is for.

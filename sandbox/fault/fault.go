@@ -7,16 +7,18 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// ClassOf is the class of forfeit (see events.Forfeit) that an error of a sandbox or a verifier is the agent's doing by, or "" where it is the
-// machine's. Of tests without a verdict that is a suspicion: it is the agent's doing only if the same tests give a verdict over the
-// task's own snapshot.
+// ClassWorkspace: the change cannot be laid over the snapshot. It is too large, or no change at all.
+const ClassWorkspace = "workspace"
+
+// ClassOf is the class of what the agent did, where an error of a sandbox or a verifier is its doing: ClassWorkspace, or a class of the verifier's. It is
+// "" where the error is the machine's. Of tests without a verdict that is a suspicion: it is the agent's doing only if the same tests give a verdict
+// over the task's own snapshot.
 func ClassOf(err error) string {
 	var failed *verifier.Error
 	if errors.As(err, &failed) {
@@ -62,24 +64,16 @@ func Ended(err error) error {
 
 func ofTests(failed *verifier.Error) string {
 	switch failed.Class {
-	case verifier.ClassTimeout:
-		return events.ForfeitTimeout
-	case verifier.ClassMemory:
-		return events.ForfeitMemory
-	case verifier.ClassTampered:
-		return events.ForfeitTampered
-	case verifier.ClassNoReward:
-		return events.ForfeitNoReward
-	case verifier.ClassBadReward:
-		return events.ForfeitBadReward
+	case verifier.ClassTimeout, verifier.ClassMemory, verifier.ClassTampered, verifier.ClassNoReward, verifier.ClassBadReward:
+		return failed.Class
 	case verifier.ClassApply, verifier.ClassSetup:
 		if class := operationClass(failed.Err); class != "" || errors.Is(failed.Err, sandbox.ErrClosed) || wornOut(failed.Err) {
 			return class
 		}
-		return events.ForfeitWorkspace // an archive that is none, a setup.sh that does not work over it
+		return ClassWorkspace // an archive that is none, a setup.sh that does not work over it
 	}
 	if errors.Is(failed.Err, sandbox.ErrOutOfMemory) {
-		return events.ForfeitMemory
+		return verifier.ClassMemory
 	}
 	return "" // a sandbox could not be made, or ended
 }
@@ -92,11 +86,11 @@ func operationClass(err error) string {
 	case errors.Is(err, sandbox.ErrSource), errors.Is(err, storage.ErrUnavailable): // the store, whatever system call failed there
 		return ""
 	case errors.Is(err, sandbox.ErrOutOfMemory), errors.Is(err, syscall.ENOMEM):
-		return events.ForfeitMemory
+		return verifier.ClassMemory
 	case errors.Is(err, sandbox.ErrClosed), wornOut(err):
 		return ""
 	case errors.Is(err, sandbox.ErrTooLarge), errors.Is(err, sandbox.ErrInvalid), errors.As(err, &errno):
-		return events.ForfeitWorkspace
+		return ClassWorkspace
 	}
 	return ""
 }

@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/fault"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
@@ -39,15 +38,15 @@ func TestWhoseDoing(t *testing.T) {
 		{"a sandbox that cannot be made", fmt.Errorf("make sandbox x: %w", syscall.EAGAIN), "", false},
 		{"a sandbox that ended, nobody knows where", died, "", false},
 
-		{"a workspace too large", fault.Mark(fmt.Errorf("changes: %w", sandbox.ErrTooLarge)), events.ForfeitWorkspace, false},
-		{"a workspace that is refused", fault.Mark(sandbox.ErrInvalid), events.ForfeitWorkspace, false},
-		{"a full disk inside", fault.Mark(fmt.Errorf("apply: %w", syscall.ENOSPC)), events.ForfeitWorkspace, false},
-		{"a name too long", fault.Mark(syscall.ENAMETOOLONG), events.ForfeitWorkspace, false},
+		{"a workspace too large", fault.Mark(fmt.Errorf("changes: %w", sandbox.ErrTooLarge)), fault.ClassWorkspace, false},
+		{"a workspace that is refused", fault.Mark(sandbox.ErrInvalid), fault.ClassWorkspace, false},
+		{"a full disk inside", fault.Mark(fmt.Errorf("apply: %w", syscall.ENOSPC)), fault.ClassWorkspace, false},
+		{"a name too long", fault.Mark(syscall.ENAMETOOLONG), fault.ClassWorkspace, false},
 		{"a file that is gone", fault.Mark(fs.ErrNotExist), "", false},
 		{"a store that fails below a change", fault.Mark(fmt.Errorf("apply: %w: %w", sandbox.ErrSource, syscall.EACCES)), "", false},
 		{"the same, where the object is too large", fault.Mark(fmt.Errorf("apply: %w: %w", sandbox.ErrSource, sandbox.ErrTooLarge)), "", false},
-		{"no memory inside", fault.Mark(syscall.ENOMEM), events.ForfeitMemory, false},
-		{"a sandbox without memory", fault.Mark(starved), events.ForfeitMemory, false},
+		{"no memory inside", fault.Mark(syscall.ENOMEM), verifier.ClassMemory, false},
+		{"a sandbox without memory", fault.Mark(starved), verifier.ClassMemory, false},
 		{"a disk that cannot be read", fault.Mark(syscall.EIO), "", false},
 		{"a damaged file system", fault.Mark(fault.Damaged), "", false},
 		{"a wrong checksum", fault.Mark(syscall.EBADMSG), "", false},
@@ -58,20 +57,20 @@ func TestWhoseDoing(t *testing.T) {
 		{"a server that refuses", fault.Ended(syscall.ECONNREFUSED), "", false},
 		{"a time that is over", fault.Mark(context.DeadlineExceeded), "", false},
 
-		{"tests that hang", tests(verifier.ClassTimeout, odd), events.ForfeitTimeout, false},
-		{"tests without memory", tests(verifier.ClassMemory, odd), events.ForfeitMemory, false},
-		{"tests that were killed", tests(verifier.ClassTampered, odd), events.ForfeitTampered, false},
-		{"tests without a reward", tests(verifier.ClassNoReward, odd), events.ForfeitNoReward, false},
-		{"tests with a bad reward", tests(verifier.ClassBadReward, odd), events.ForfeitBadReward, false},
-		{"a change that does not fit", tests(verifier.ClassApply, syscall.ENOSPC), events.ForfeitWorkspace, false},
-		{"a change that is none", tests(verifier.ClassApply, odd), events.ForfeitWorkspace, false},
-		{"a setup.sh that fails", tests(verifier.ClassSetup, odd), events.ForfeitWorkspace, false},
+		{"tests that hang", tests(verifier.ClassTimeout, odd), verifier.ClassTimeout, false},
+		{"tests without memory", tests(verifier.ClassMemory, odd), verifier.ClassMemory, false},
+		{"tests that were killed", tests(verifier.ClassTampered, odd), verifier.ClassTampered, false},
+		{"tests without a reward", tests(verifier.ClassNoReward, odd), verifier.ClassNoReward, false},
+		{"tests with a bad reward", tests(verifier.ClassBadReward, odd), verifier.ClassBadReward, false},
+		{"a change that does not fit", tests(verifier.ClassApply, syscall.ENOSPC), fault.ClassWorkspace, false},
+		{"a change that is none", tests(verifier.ClassApply, odd), fault.ClassWorkspace, false},
+		{"a setup.sh that fails", tests(verifier.ClassSetup, odd), fault.ClassWorkspace, false},
 		{"a change over a worn disk", tests(verifier.ClassApply, syscall.EIO), "", false},
 		{"a change that the store does not give", tests(verifier.ClassSandbox, fmt.Errorf("%w: %w", sandbox.ErrSource, syscall.EACCES)), "", false},
 		{"a sandbox that ended below a change", tests(verifier.ClassApply, died), "", true},
 		{"a sandbox for tests that cannot be made", tests(verifier.ClassSandbox, syscall.ENOSPC), "", false},
 		{"a sandbox that ended below the tests", tests(verifier.ClassSandbox, died), "", true},
-		{"one that ended without memory", tests(verifier.ClassSandbox, starved), events.ForfeitMemory, false},
+		{"one that ended without memory", tests(verifier.ClassSandbox, starved), verifier.ClassMemory, false},
 	} {
 		if got := fault.ClassOf(c.err); got != c.want {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)

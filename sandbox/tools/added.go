@@ -4,12 +4,12 @@ import (
 	"context"
 	"time"
 
-	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // added is a tool of a run's own: its program gets the arguments as JSON on its standard input, and answers as commands do.
-func added(a runfile.AddedTool) (tool, error) {
+func added(a toolset.Added) (tool, error) {
 	wall := time.Duration(a.Timeout)
 	if wall == 0 {
 		wall = sandbox.DefaultWall

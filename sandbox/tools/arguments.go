@@ -7,7 +7,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // described is what the tools have in common whose arguments a run's configuration describes.
@@ -16,7 +16,7 @@ type described struct {
 }
 
 // describe adds a schema to a definition.
-func describe(d *Definition, arguments runfile.ToolArguments) (t described, err error) {
+func describe(d *Definition, arguments toolset.Arguments) (t described, err error) {
 	t.schema = sync.OnceValues(arguments.Schema)
 	d.Parameters, err = arguments.Document()
 	return t, err

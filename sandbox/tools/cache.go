@@ -9,7 +9,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // Version is that of the tools: what another version answered to the same call says nothing. It is raised when a tool answers differently.
@@ -67,19 +67,19 @@ func (w *work) lookUp(t *tool, call Call, index int) (*Key, string) {
 		return nil, ""
 	}
 	if t == nil || index >= MaxCalls || m.lost {
-		return nil, events.CacheBypass
+		return nil, toolset.CacheBypass
 	}
 	if line, ok := marked(t, m.known.Deterministic, call); ok && m.settled {
-		return &Key{Tool: t.key, Tree: m.tree, Arguments: line, Limits: t.Limits, Shell: w.shell()}, events.CacheMiss
+		return &Key{Tool: t.key, Tree: m.tree, Arguments: line, Limits: t.Limits, Shell: w.shell()}, toolset.CacheMiss
 	}
 	if !t.ReadOnly || !m.determines(t.Follows) {
-		return nil, events.CacheBypass
+		return nil, toolset.CacheBypass
 	}
 	arguments, ok := canonical(t, w.sb.Workdir(), call.Arguments)
 	if !ok {
-		return nil, events.CacheBypass
+		return nil, toolset.CacheBypass
 	}
-	return &Key{Tool: t.key, Tree: m.tree, Arguments: arguments, Limits: t.Limits}, events.CacheMiss
+	return &Key{Tool: t.key, Tree: m.tree, Arguments: arguments, Limits: t.Limits}, toolset.CacheMiss
 }
 
 // determines reports whether an answer that follows from something can be known.

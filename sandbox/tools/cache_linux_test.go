@@ -10,11 +10,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // kept is a cache that has everything, and what came of it.
@@ -45,7 +44,7 @@ func (k *kept) keep(results []tools.Result) {
 // player is a rollout of the random ones.
 type player struct {
 	sb     *sandbox.Sandbox
-	state  events.ToolState
+	state  toolset.State
 	before []tools.Call
 }
 
@@ -197,7 +196,7 @@ func TestSameWorkspaceSameAnswer(t *testing.T) {
 	}
 	p := newPlayer(t)
 	p.play(t, s, k, []tools.Call{{Name: "grep", Arguments: `{"pattern":"1","path":"a"}`}})
-	renamed := set(t, runfile.Tooling{Set: runfile.ToolsComposer, Rename: map[string]string{"grep": "find"}})
+	renamed := set(t, toolset.Tooling{Set: toolset.Composer, Rename: map[string]string{"grep": "find"}})
 	p.play(t, renamed, k, []tools.Call{{Name: "find", Arguments: " {\"path\" : \"a\",\n\"pattern\":\"1\"}"}})
 	if k.hits != 3 {
 		t.Errorf("%d hits, want 3", k.hits)

@@ -5,9 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 func TestCodebaseSearch(t *testing.T) {
@@ -42,11 +41,11 @@ func TestCodebaseSearch(t *testing.T) {
 			}
 		})
 	}
-	plain, err := tools.NewSet(runfile.DefaultRunConfig())
+	plain, err := tools.NewSet(toolset.Settings{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := plain.Run(t.Context(), tools.Work{Sandbox: sb, State: &events.ToolState{}}, []tools.Call{{Name: tools.SearchTool, Arguments: `{"query":"where?"}`}})
+	results, err := plain.Run(t.Context(), tools.Work{Sandbox: sb, State: &toolset.State{}}, []tools.Call{{Name: tools.SearchTool, Arguments: `{"query":"where?"}`}})
 	if err != nil || !results[0].Error || !strings.Contains(results[0].Content, "there is no tool") {
 		t.Errorf("where it is not offered: %v, %+v", err, results)
 	}

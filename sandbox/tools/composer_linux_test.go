@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // step is a call with what it must answer: the whole answer, or with ... at the end its beginning.
@@ -21,7 +21,7 @@ type step struct {
 	want            string
 }
 
-func play(t *testing.T, s *tools.Set, sb *sandbox.Sandbox, state *events.ToolState, steps []step) {
+func play(t *testing.T, s *tools.Set, sb *sandbox.Sandbox, state *toolset.State, steps []step) {
 	t.Helper()
 	for _, step := range steps {
 		r := callWith(t, s, sb, state, step.tool, step.arguments)
@@ -38,7 +38,7 @@ func shell(command string, want string) step {
 
 func TestFindAndDelete(t *testing.T) {
 	t.Parallel()
-	sb, state := workspace(t), &events.ToolState{}
+	sb, state := workspace(t), &toolset.State{}
 	play(t, composer(t), sb, state, []step{
 		shell("touch -d 2001-01-01 main.sh empty; touch -d 2002-01-01 lib/a.py; mkdir -p .github deep/er .git; touch .github/x.yml deep/er/z.py .git/y.yml", "exit code: 0"),
 		{"glob_file_search", `{"glob_pattern":"*.py"}`, false, "deep/er/z.py\nlib/a.py\n"},
@@ -70,7 +70,7 @@ func TestFindAndDelete(t *testing.T) {
 // TestShellGoesOn: folder and exported variables are there for the next command, in the next turn, and in another sandbox.
 func TestShellGoesOn(t *testing.T) {
 	t.Parallel()
-	s, state := composer(t), &events.ToolState{}
+	s, state := composer(t), &toolset.State{}
 	first := workspace(t)
 	play(t, s, first, state, []step{
 		shell(`export TOKEN="a
@@ -86,7 +86,7 @@ b" EMPTY=; local=1; unset MANPAGER; export PATH=/nowhere:$PATH; cd lib`, "exit c
 		t.Fatal(err)
 	}
 	for range 2 { // what is recorded is all that it takes
-		var restored events.ToolState
+		var restored toolset.State
 		if err := json.Unmarshal(recorded, &restored); err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ b" EMPTY=; local=1; unset MANPAGER; export PATH=/nowhere:$PATH; cd lib`, "exit c
 // TestShellStateIsBounded: what is too large, or no state at all, leaves the one before.
 func TestShellStateIsBounded(t *testing.T) {
 	t.Parallel()
-	sb, s, state := workspace(t), composer(t), &events.ToolState{}
+	sb, s, state := workspace(t), composer(t), &toolset.State{}
 	play(t, s, sb, state, []step{shell("cd lib", "exit code: 0")})
 	for _, c := range []step{
 		shell("export BIG=$(head -c 20000 /dev/zero | tr '\\0' x); cd /", "exit code: 0\n[the shell's folder and variables of 20..."),
@@ -134,7 +134,7 @@ func TestShellStateIsBounded(t *testing.T) {
 // TestBackground: a background command begins where the shell is, goes on while others run, and can be read.
 func TestBackground(t *testing.T) {
 	t.Parallel()
-	sb, s, state := workspace(t), composer(t), &events.ToolState{}
+	sb, s, state := workspace(t), composer(t), &toolset.State{}
 	play(t, s, sb, state, []step{shell("cd lib; export WORD=seen", "exit code: 0")})
 	started := callWith(t, s, sb, state, "run_terminal_cmd", `{"command":"pwd; echo $WORD; mkfifo go; read line < go; echo $line; cd /; exec sleep 1000","is_background":true}`)
 	_, log, ok := strings.Cut(strings.TrimSuffix(started.Content, "."), "output in ")
@@ -159,7 +159,7 @@ func TestTodos(t *testing.T) {
 	for i := range many {
 		many[i] = entry(fmt.Sprint(i), "x", "pending")
 	}
-	state := &events.ToolState{}
+	state := &toolset.State{}
 	play(t, composer(t), workspace(t), state, []step{
 		{"todo_write", todo(false, entry("1", "look", "in_progress")+","+entry("2", "fix", "pending")), false, "1 [in_progress] look\n2 [pending] fix\n"},
 		{"todo_write", todo(true, `{"id":"1","status":"completed"},`+entry("3", "test", "in_progress")), false, "1 [completed] look\n2 [pending] fix\n3 [in_progress] test\n"},
@@ -180,13 +180,13 @@ func TestTodos(t *testing.T) {
 // TestChosenTools: a subset, other names, and tools of the run's own.
 func TestChosenTools(t *testing.T) {
 	t.Parallel()
-	s := set(t, runfile.Tooling{
-		Set: runfile.ToolsComposer, Only: []string{"run_terminal_cmd", "read_file"}, Rename: map[string]string{"run_terminal_cmd": "bash"},
-		Add: []runfile.AddedTool{
+	s := set(t, toolset.Tooling{
+		Set: toolset.Composer, Only: []string{"run_terminal_cmd", "read_file"}, Rename: map[string]string{"run_terminal_cmd": "bash"},
+		Add: []toolset.Added{
 			{Name: "count", Description: "Count.", ReadOnly: true, Command: []string{"sh", "-c", "cat; echo; pwd; exit 4"}, Parameters: map[string]any{
 				"type": "object", "properties": map[string]any{"n": map[string]any{"type": "integer", "maximum": 5}}, "required": []string{"n"}, "additionalProperties": false,
 			}},
-			{Name: "slow", Description: "Wait.", Command: []string{"sleep", "100"}, Timeout: runfile.Duration(200e6)},
+			{Name: "slow", Description: "Wait.", Command: []string{"sleep", "100"}, Timeout: wording.Duration(200e6)},
 			{Name: "gone", Description: "Nothing.", Command: []string{"no-such-program"}},
 		},
 	})
@@ -197,7 +197,7 @@ func TestChosenTools(t *testing.T) {
 	if want := []string{"read_file", "bash", "count", "slow", "gone"}; !slices.Equal(names, want) {
 		t.Errorf("tools %v, want %v", names, want)
 	}
-	play(t, s, workspace(t), &events.ToolState{}, []step{
+	play(t, s, workspace(t), &toolset.State{}, []step{
 		{"bash", `{"command":"echo here"}`, false, "here\nexit code: 0"},
 		{"run_terminal_cmd", `{"command":"echo here"}`, true, `error: there is no tool "run_terminal_cmd"; the tools are read_file, bash, count, slow, gone`},
 		{"grep", `{"pattern":"x"}`, true, `error: there is no tool "grep"...`},

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // A task marks command lines that leave nothing outside of the workspace and whose answer follows from the workspace and the shell alone. What
@@ -39,7 +39,7 @@ func (s *Set) Settled(workdir string, lines []string, calls []Call) bool {
 
 // shell is what the next command's shell begins with.
 func (w *work) shell() string {
-	state, _ := json.Marshal(events.ToolState{Shell: w.state.Shell}.OrNil()) // texts alone
+	state, _ := json.Marshal(toolset.State{Shell: w.state.Shell}.OrNil()) // texts alone
 	return string(state)
 }
 

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // timedSet has tools that take some time: work waits for three seconds before two of its own, and read and write take a second.
@@ -34,7 +34,7 @@ func TestDurationIsTheToolsOwn(t *testing.T) {
 			time.Sleep(time.Minute)
 			return Result{}, false
 		}}
-		shared := Work{Sandbox: &sandbox.Sandbox{}, State: &events.ToolState{}, Known: slow}
+		shared := Work{Sandbox: &sandbox.Sandbox{}, State: &toolset.State{}, Known: slow}
 		results, err := timedSet().Run(t.Context(), shared, []Call{{Name: "read"}, {Name: "read"}, {Name: "work"}})
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +53,7 @@ func TestTimeThatIsLeft(t *testing.T) {
 		for left, want := range map[time.Duration]string{
 			-time.Second: "-----", 0: "-----", 2 * time.Second: "w----", 3 * time.Second: "wrr--", 3500 * time.Millisecond: "wrrw-", 5 * time.Second: "wrrww", time.Hour: "wrrww",
 		} {
-			results, err := timedSet().Run(t.Context(), Work{State: &events.ToolState{}, Left: &left}, []Call{{Name: "work"}, {Name: "read"}, {Name: "read"}, {Name: "write"}, {Name: "write"}})
+			results, err := timedSet().Run(t.Context(), Work{State: &toolset.State{}, Left: &left}, []Call{{Name: "work"}, {Name: "read"}, {Name: "read"}, {Name: "write"}, {Name: "write"}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // Each of these linters says what the real one said of such a file, in its version of November 2026.
@@ -53,7 +53,7 @@ var faulty = map[string]string{
 
 func lints(t *testing.T, sb *sandbox.Sandbox, arguments string) (l tools.Lints) {
 	t.Helper()
-	r := callWith(t, composer(t), sb, &events.ToolState{}, "read_lints", arguments)
+	r := callWith(t, composer(t), sb, &toolset.State{}, "read_lints", arguments)
 	if r.Error {
 		t.Fatalf("%s: %s", arguments, r.Content)
 	}
@@ -82,7 +82,7 @@ func lintSandbox(t *testing.T, spec sandbox.Spec, files ...map[string]string) *s
 func TestReadLints(t *testing.T) {
 	t.Parallel()
 	sb := lintSandbox(t, sandbox.Spec{Env: map[string]string{"PATH": "/app/bin:/usr/bin:/bin"}}, linters, faulty)
-	r := callWith(t, composer(t), sb, &events.ToolState{}, "read_lints", `{"paths":["b.sh"]}`)
+	r := callWith(t, composer(t), sb, &toolset.State{}, "read_lints", `{"paths":["b.sh"]}`)
 	const want = `{"linterErrorsByFile":[{"relativeWorkspacePath":"b.sh","errors":[` +
 		`{"message":"SC2154: bar is referenced but not assigned.","range":{"startPosition":{"line":2,"column":6},"endPosition":{"line":2,"column":10}},"severity":"DIAGNOSTIC_SEVERITY_WARNING"},` +
 		`{"message":"SC1072: Expected test to end here.","range":{"startPosition":{"line":4,"column":14},"endPosition":{"line":4,"column":14}},"severity":"DIAGNOSTIC_SEVERITY_ERROR"}]}]}`
@@ -103,7 +103,7 @@ func TestReadLints(t *testing.T) {
 			}
 		})
 	}
-	play(t, composer(t), sb, &events.ToolState{}, []step{
+	play(t, composer(t), sb, &toolset.State{}, []step{
 		{"read_lints", `{"paths":["nowhere"]}`, true, "error: check nowhere: no such file or directory"},
 		{"read_lints", `{"paths":["../etc"]}`, true, "error: paths: ..."},
 		{"read_lints", `{"paths":["*.go"]}`, true, "error: paths: ..."},

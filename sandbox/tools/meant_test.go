@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // TestMeant: arguments become what the schema lets them mean, or are refused in its words. A case without either stays
@@ -57,7 +57,7 @@ func TestMeant(t *testing.T) {
 
 // TestMeantKeepsText: what is quoted inside stays letter for letter, also where another argument is mended.
 func TestMeantKeepsText(t *testing.T) {
-	set, err := NewSet(runfile.DefaultRunConfig())
+	set, err := NewSet(toolset.Settings{})
 	if err != nil {
 		t.Fatal(err)
 	}

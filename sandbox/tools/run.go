@@ -11,10 +11,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/fault"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 const (
@@ -44,7 +44,7 @@ type Result struct {
 	// StartedAt and Duration are of the tool's own work. What was waited for is not in them: a look into the cache, an index that was made, a server that was started, a processor.
 	StartedAt time.Time
 	Duration  time.Duration
-	// Cache is one of events.CacheHit and so on, "" where nothing was looked up; Original is how long a hit took when it was run.
+	// Cache is one of toolset.CacheHit and so on, "" where nothing was looked up; Original is how long a hit took when it was run.
 	Cache    string
 	Original time.Duration
 	// Key is set of a miss whose answer may be kept.
@@ -74,7 +74,7 @@ type Work struct {
 	// Servers is needed where tools of servers are offered.
 	Servers Servers
 	// State is what the turn before left, and becomes what this one leaves.
-	State *events.ToolState
+	State *toolset.State
 	// Known answers calls that were made before; nil runs all of them.
 	Known *Cache
 	// Left is how long the calls may run, in all: behind it none is begun any more. nil is no limit.
@@ -86,7 +86,7 @@ type work struct {
 	sb      *sandbox.Sandbox
 	search  Search
 	servers Servers
-	state   *events.ToolState
+	state   *toolset.State
 	memory  memory
 	left    *time.Duration
 	ran     time.Duration // by the calls so far
@@ -158,7 +158,7 @@ func (s *Set) Run(ctx context.Context, shared Work, calls []Call) ([]Result, err
 // longest is how long calls beside each other ran.
 func longest(beside []Result) (took time.Duration) {
 	for _, r := range beside {
-		if r.Cache != events.CacheHit {
+		if r.Cache != toolset.CacheHit {
 			took = max(took, r.Duration)
 		}
 	}
@@ -184,7 +184,7 @@ func (s *Set) one(ctx context.Context, w *work, call Call, index int) (Result, e
 	key, status := w.lookUp(t, call, index)
 	if key != nil {
 		if r, ok := w.memory.known.Answer(ctx, *key); ok {
-			r.CallID, r.Name, r.StartedAt, r.Cache = call.ID, call.Name, begin, events.CacheHit
+			r.CallID, r.Name, r.StartedAt, r.Cache = call.ID, call.Name, begin, toolset.CacheHit
 			r.Original, r.Duration = r.Duration, time.Since(begin)
 			w.remembered(t)
 			return r, nil

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // Served is what a server answered to a call.
@@ -18,11 +18,11 @@ type Served struct {
 }
 
 // Servers asks a tool of a server. Its error is of the infrastructure: what the server did wrong is an answer.
-type Servers func(ctx context.Context, server runfile.ToolServer, tool string, arguments json.RawMessage) (Served, error)
+type Servers func(ctx context.Context, server toolset.Server, tool string, arguments json.RawMessage) (Served, error)
 
 // served is a tool of a server. A server in the sandbox may change anything there, whatever it says of its tools, and goes on after the
 // call; one outside changes nothing there.
-func served(server runfile.ToolServer, t runfile.ServerTool) (tool, error) {
+func served(server toolset.Server, t toolset.ServerTool) (tool, error) {
 	d := Definition{
 		Name: server.Called(t.Name), Description: t.Description, ReadOnly: t.ReadOnly, Destructive: !t.ReadOnly, Outside: server.IsRemote(),
 		Limits: Limits{AnswerBytes: MaxContent, Time: server.Wall()},

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // Set is the tools that a run's agents have, in a fixed order, as it is part of every prompt.
@@ -18,36 +18,36 @@ type Set struct {
 	wall   time.Duration    // of one shell command; 0 is the sandbox's
 }
 
-// NewSet gives a run's tools. The configuration must be valid.
-func NewSet(cfg runfile.RunConfig) (*Set, error) {
-	s := &Set{wall: time.Duration(cfg.Tools.CommandTimeout)}
-	for _, name := range cfg.Tools.Named() {
-		if name == SearchTool && !cfg.Has(runfile.FeatureCodebaseSearch) {
+// NewSet gives the tools of valid settings.
+func NewSet(settings toolset.Settings) (*Set, error) {
+	s := &Set{wall: time.Duration(settings.Tools.CommandTimeout)}
+	for _, name := range settings.Tools.Named() {
+		if name == SearchTool && !settings.Search {
 			continue
 		}
 		key := name
-		if name == "run_terminal_cmd" && cfg.Tools.Set != runfile.ToolsComposer {
+		if name == "run_terminal_cmd" && settings.Tools.Set != toolset.Composer {
 			key = newShellEachTime
 		}
 		t, ok := table[key]
 		if !ok {
 			return nil, fmt.Errorf("tools: there is no %q", name)
 		}
-		t.key, t.Name = key, cfg.Tools.Called(name)
+		t.key, t.Name = key, settings.Tools.Called(name)
 		if name == "run_terminal_cmd" {
 			t.Limits.Time = cmp.Or(s.wall, sandbox.DefaultWall)
-			t.Description = describeNetwork(t.Description, cfg.Network)
+			t.Description = describeNetwork(t.Description, settings.Network)
 		}
 		s.tools = append(s.tools, t)
 	}
-	for _, a := range cfg.Tools.Add {
+	for _, a := range settings.Tools.Add {
 		t, err := added(a)
 		if err != nil {
 			return nil, fmt.Errorf("tools: %s: %w", a.Name, err)
 		}
 		s.tools = append(s.tools, t)
 	}
-	for _, server := range cfg.Tools.Servers {
+	for _, server := range settings.Tools.Servers {
 		for _, offered := range server.Offered() {
 			t, err := served(server, offered)
 			if err != nil {
@@ -67,8 +67,7 @@ func NewSet(cfg runfile.RunConfig) (*Set, error) {
 }
 
 // describeNetwork tells the model what commands can reach.
-func describeNetwork(description string, network *runfile.Network) string {
-	allowed := network.Allowed()
+func describeNetwork(description string, allowed []string) string {
 	if len(allowed) == 0 {
 		return description
 	}

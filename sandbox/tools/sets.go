@@ -8,16 +8,16 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
-	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // rememberedSets bounds the sets that a process keeps: the runs that it works on at once, and some whose schemas are large.
 const rememberedSets = 64
 
-// Sets makes the tools of each configuration once, not for every turn: schemas of arguments are parsed and compiled. It may be used by many at once.
+// Sets makes the tools of the same settings once, not for every turn: schemas of arguments are parsed and compiled. It may be used by many at once.
 type Sets struct {
 	mu      sync.Mutex
-	compile func(runfile.RunConfig) (*Set, error)
+	compile func(toolset.Settings) (*Set, error)
 	made    *lru.Cache[[sha256.Size]byte, *Set]
 }
 
@@ -30,9 +30,9 @@ func NewSets() *Sets {
 	return &Sets{compile: NewSet, made: made}
 }
 
-// Set gives a run's tools. The configuration must be valid.
-func (s *Sets) Set(cfg runfile.RunConfig) (*Set, error) {
-	key, err := digest(cfg)
+// Set gives the tools of valid settings.
+func (s *Sets) Set(settings toolset.Settings) (*Set, error) {
+	key, err := digest(settings)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (s *Sets) Set(cfg runfile.RunConfig) (*Set, error) {
 	if set, ok := s.made.Get(key); ok {
 		return set, nil
 	}
-	set, err := s.compile(cfg)
+	set, err := s.compile(settings)
 	if err != nil {
 		return nil, err
 	}
@@ -49,13 +49,9 @@ func (s *Sets) Set(cfg runfile.RunConfig) (*Set, error) {
 	return set, nil
 }
 
-// digest names what a set is made of: of a configuration, which may have thousands of tasks, only its tools.
-func digest(cfg runfile.RunConfig) (key [sha256.Size]byte, err error) {
-	text, err := json.Marshal(struct {
-		Tools   any
-		Search  bool
-		Network []string
-	}{cfg.Tools, cfg.Has(runfile.FeatureCodebaseSearch), cfg.Network.Allowed()})
+// digest names what a set is made of.
+func digest(settings toolset.Settings) (key [sha256.Size]byte, err error) {
+	text, err := json.Marshal(settings)
 	if err != nil {
 		return key, fmt.Errorf("tools: %w", err)
 	}

@@ -6,27 +6,25 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // counting is Sets that counts what it compiles.
 func counting() (sets *Sets, compiled *int) {
 	sets, compiled = NewSets(), new(int)
-	sets.compile = func(cfg runfile.RunConfig) (*Set, error) {
+	sets.compile = func(settings toolset.Settings) (*Set, error) {
 		*compiled++
-		return NewSet(cfg)
+		return NewSet(settings)
 	}
 	return sets, compiled
 }
 
-// withTool is the configuration of a run with a tool of its own.
-func withTool(name string) runfile.RunConfig {
-	cfg := runfile.DefaultRunConfig()
-	cfg.Tools.Add = []runfile.AddedTool{{
+// withTool adds a tool to the basic set.
+func withTool(name string) toolset.Settings {
+	return toolset.Settings{Tools: toolset.Tooling{Add: []toolset.Added{{
 		Name: name, Description: "Says hello.", Command: []string{"/bin/hello"},
 		Parameters: map[string]any{"type": "object", "properties": map[string]any{"to": map[string]any{"type": "string"}}},
-	}}
-	return cfg
+	}}}}
 }
 
 func TestSetsAreCompiledOnce(t *testing.T) {
@@ -64,22 +62,20 @@ func refused(t *testing.T, set *Set, name string) bool {
 	return o.failed
 }
 
-// TestSetsDiffer: what makes another set is another set, and what does not, such as the tasks, is the same one.
+// TestSetsDiffer: other settings make another set, and equal ones the same.
 func TestSetsDiffer(t *testing.T) {
 	sets, compiled := counting()
 	base := withTool("greet")
 	search, composer, reads := withTool("greet"), withTool("greet"), withTool("greet")
-	search.Features = append(search.Features, runfile.FeatureCodebaseSearch)
-	composer.Tools.Set = runfile.ToolsComposer
+	search.Search = true
+	composer.Tools.Set = toolset.Composer
 	reads.Tools.Add[0].ReadOnly = true
-	tasks := withTool("greet")
-	tasks.Tasks, tasks.Seed = []runfile.TaskSpec{{Name: "another"}}, 7
-	for _, cfg := range []runfile.RunConfig{base, search, composer, reads, tasks} {
-		got, err := sets.Set(cfg)
+	for _, settings := range []toolset.Settings{base, search, composer, reads, withTool("greet")} {
+		got, err := sets.Set(settings)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := NewSet(cfg)
+		want, err := NewSet(settings)
 		if err != nil {
 			t.Fatal(err)
 		}

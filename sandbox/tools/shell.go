@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 const (
@@ -37,7 +37,7 @@ func continueShell(ctx context.Context, w *work, a terminalArguments) (observati
 	if refused := refusedCommand(a); refused != nil {
 		return *refused, nil
 	}
-	before := events.ShellState{Dir: w.sb.Workdir()}
+	before := toolset.Shell{Dir: w.sb.Workdir()}
 	if s := w.state.Shell; s != nil {
 		before = *s
 		if before.Dir == "" {
@@ -66,7 +66,7 @@ func continueShell(ctx context.Context, w *work, a terminalArguments) (observati
 }
 
 // leftShell reads what the last shell left; nil is nothing, as of one that was killed, and why says what could not be kept.
-func leftShell(ctx context.Context, sb *sandbox.Sandbox) (left *events.ShellState, why string, err error) {
+func leftShell(ctx context.Context, sb *sandbox.Sandbox) (left *toolset.Shell, why string, err error) {
 	data, err := readLeft(ctx, sb)
 	removed := sb.Remove(ctx, leftBehind)
 	for _, err := range []error{err, removed} {
@@ -117,12 +117,12 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 var ofEachShell = []string{"PWD", "SHLVL", "_"}
 
 // parseShell reads a folder and variables, each ended by a zero byte, and keeps what differs from those of the sandbox; nil is no state.
-func parseShell(data []byte, workdir string, base map[string]string) *events.ShellState {
+func parseShell(data []byte, workdir string, base map[string]string) *toolset.Shell {
 	fields := strings.Split(strings.ToValidUTF8(string(bytes.TrimSuffix(data, []byte{0})), "\uFFFD"), "\x00")
 	if !path.IsAbs(fields[0]) || len(fields[0]) > maxShellDir {
 		return nil
 	}
-	left := &events.ShellState{Env: map[string]string{}}
+	left := &toolset.Shell{Env: map[string]string{}}
 	if dir := path.Clean(fields[0]); dir != workdir {
 		left.Dir = dir
 	}

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // tool ties a definition to what it does.
@@ -139,4 +139,4 @@ var table = map[string]tool{
 }
 
 // newShellEachTime is the key of the basic set's run_terminal_cmd, which has the same name.
-const newShellEachTime = "run_terminal_cmd/" + runfile.ToolsBasic
+const newShellEachTime = "run_terminal_cmd/" + toolset.Basic

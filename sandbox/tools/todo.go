@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 const (
@@ -31,7 +31,7 @@ type todo struct {
 }
 
 func todoWrite(_ context.Context, w *work, a todoArguments) (observation, error) {
-	var list []events.Todo
+	var list []toolset.Todo
 	if a.Merge {
 		list = slices.Clone(w.state.Todos)
 	}
@@ -39,10 +39,10 @@ func todoWrite(_ context.Context, w *work, a todoArguments) (observation, error)
 		return refusal("todos are missing"), nil
 	}
 	for _, entry := range a.Todos {
-		at := slices.IndexFunc(list, func(t events.Todo) bool { return t.ID == entry.ID })
+		at := slices.IndexFunc(list, func(t toolset.Todo) bool { return t.ID == entry.ID })
 		if at < 0 {
 			at = len(list)
-			list = append(list, events.Todo{ID: entry.ID})
+			list = append(list, toolset.Todo{ID: entry.ID})
 		} else if !a.Merge {
 			return refusal("todos: the id %.64q stands twice", entry.ID), nil
 		}
@@ -61,7 +61,7 @@ func todoWrite(_ context.Context, w *work, a todoArguments) (observation, error)
 }
 
 // wrongTodos says what is wrong with a list, "" for nothing.
-func wrongTodos(list []events.Todo) string {
+func wrongTodos(list []toolset.Todo) string {
 	if len(list) > maxTodos {
 		return fmt.Sprintf("%d todos (limit %d)", len(list), maxTodos)
 	}
@@ -84,7 +84,7 @@ func wrongTodos(list []events.Todo) string {
 	return ""
 }
 
-func showTodos(list []events.Todo) string {
+func showTodos(list []toolset.Todo) string {
 	if len(list) == 0 {
 		return "The list is empty."
 	}

@@ -11,11 +11,10 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 var files = map[string]string{
@@ -55,27 +54,25 @@ func found(ctx context.Context, _ *sandbox.Sandbox, query, directory string) (to
 	return tools.Findings{Parts: parts}, nil
 }
 
-// set is the tools of a run with these.
-func set(t testing.TB, tooling runfile.Tooling) *tools.Set {
+// set is these tools, with the search.
+func set(t testing.TB, tooling toolset.Tooling) *tools.Set {
 	t.Helper()
-	cfg := runfile.DefaultRunConfig()
-	cfg.Features, cfg.Tools = []string{runfile.FeatureCodebaseSearch}, tooling
-	s, err := tools.NewSet(cfg)
+	s, err := tools.NewSet(toolset.Settings{Tools: tooling, Search: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func composer(t testing.TB) *tools.Set { return set(t, runfile.Tooling{Set: runfile.ToolsComposer}) }
+func composer(t testing.TB) *tools.Set { return set(t, toolset.Tooling{Set: toolset.Composer}) }
 
 // call runs one call that must not fail for reasons of the sandbox.
 func call(t testing.TB, sb *sandbox.Sandbox, name, arguments string) tools.Result {
 	t.Helper()
-	return callWith(t, set(t, runfile.Tooling{}), sb, &events.ToolState{}, name, arguments)
+	return callWith(t, set(t, toolset.Tooling{}), sb, &toolset.State{}, name, arguments)
 }
 
-func callWith(t testing.TB, s *tools.Set, sb *sandbox.Sandbox, state *events.ToolState, name, arguments string) tools.Result {
+func callWith(t testing.TB, s *tools.Set, sb *sandbox.Sandbox, state *toolset.State, name, arguments string) tools.Result {
 	t.Helper()
 	results, err := s.Run(t.Context(), tools.Work{Sandbox: sb, Search: found, State: state}, []tools.Call{{ID: "c1", Name: name, Arguments: arguments}})
 	if err != nil {
@@ -209,7 +206,7 @@ func TestResultsStandInOrder(t *testing.T) {
 		add("grep", `{"pattern":".","path":"no-newline"}`)
 		add("write", fmt.Sprintf(`{"file_path":"no-newline","contents":"%d"}`, i))
 	}
-	results, err := set(t, runfile.Tooling{}).Run(t.Context(), tools.Work{Sandbox: sb, State: &events.ToolState{}}, calls)
+	results, err := set(t, toolset.Tooling{}).Run(t.Context(), tools.Work{Sandbox: sb, State: &toolset.State{}}, calls)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +229,7 @@ func TestResultsStandInOrder(t *testing.T) {
 
 func TestTooManyCalls(t *testing.T) {
 	sb := workspace(t)
-	results, err := set(t, runfile.Tooling{}).Run(t.Context(), tools.Work{Sandbox: sb, State: &events.ToolState{}}, slices.Repeat([]tools.Call{{Name: "list_dir", Arguments: `{"target_directory":"."}`}}, tools.MaxCalls+2))
+	results, err := set(t, toolset.Tooling{}).Run(t.Context(), tools.Work{Sandbox: sb, State: &toolset.State{}}, slices.Repeat([]tools.Call{{Name: "list_dir", Arguments: `{"target_directory":"."}`}}, tools.MaxCalls+2))
 	if err != nil || results[tools.MaxCalls-1].Error || !results[tools.MaxCalls].Error {
 		t.Errorf("%v, %+v", err, results[tools.MaxCalls:])
 	}
@@ -252,14 +249,14 @@ func TestInfrastructureIsNoObservation(t *testing.T) {
 		if d.Name == "todo_write" {
 			continue // it asks nothing of the sandbox
 		}
-		if _, err := s.Run(ctx, tools.Work{Sandbox: sb, Search: found, State: &events.ToolState{}}, []tools.Call{{Name: d.Name, Arguments: arguments}}); !errors.Is(err, context.Canceled) {
+		if _, err := s.Run(ctx, tools.Work{Sandbox: sb, Search: found, State: &toolset.State{}}, []tools.Call{{Name: d.Name, Arguments: arguments}}); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s when cancelled: %v", d.Name, err)
 		}
 	}
 	if err := sb.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := set(t, runfile.Tooling{}).Run(t.Context(), tools.Work{Sandbox: sb, State: &events.ToolState{}}, []tools.Call{{Name: "read_file", Arguments: `{"target_file":"main.sh"}`}}); !errors.Is(err, sandbox.ErrClosed) {
+	if _, err := set(t, toolset.Tooling{}).Run(t.Context(), tools.Work{Sandbox: sb, State: &toolset.State{}}, []tools.Call{{Name: "read_file", Arguments: `{"target_file":"main.sh"}`}}); !errors.Is(err, sandbox.ErrClosed) {
 		t.Errorf("in a closed sandbox: %v", err)
 	}
 }
@@ -267,9 +264,9 @@ func TestInfrastructureIsNoObservation(t *testing.T) {
 // TestDefinitions: schemas are JSON Schemas, and both sets have the tools that configurations know, in that order.
 func TestDefinitions(t *testing.T) {
 	mutating := []string{"search_replace", "write", "run_terminal_cmd", "delete_file", "todo_write"}
-	for name, known := range runfile.ToolSets {
+	for name, known := range toolset.Sets {
 		var names []string
-		for _, d := range set(t, runfile.Tooling{Set: name}).Definitions() {
+		for _, d := range set(t, toolset.Tooling{Set: name}).Definitions() {
 			names = append(names, d.Name)
 			document, err := jsonschema.UnmarshalJSON(strings.NewReader(string(d.Parameters)))
 			if err != nil {
@@ -324,7 +321,7 @@ func TestEveryDeclaredArgumentIsTaken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := callWith(t, all, sb, &events.ToolState{}, d.Name, string(arguments)); strings.Contains(r.Content, "unknown field") || strings.Contains(r.Content, "not the JSON object") {
+		if r := callWith(t, all, sb, &toolset.State{}, d.Name, string(arguments)); strings.Contains(r.Content, "unknown field") || strings.Contains(r.Content, "not the JSON object") {
 			t.Errorf("%s: %s", d.Name, r.Content)
 		}
 	}

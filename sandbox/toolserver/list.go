@@ -8,14 +8,14 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // maxPages bounds the parts in which a server may list its tools.
 const maxPages = 32
 
 // List asks a server for all its tools. Nothing but their number is checked.
-func (s *Sessions) List(ctx context.Context, server runfile.ToolServer) (listed []runfile.ServerTool, err error) {
+func (s *Sessions) List(ctx context.Context, server toolset.Server) (listed []toolset.ServerTool, err error) {
 	err = s.inSession(ctx, server, startTime, func(ctx context.Context, session *mcp.ClientSession) error {
 		listed, err = list(ctx, server.Name, session)
 		return err
@@ -33,7 +33,7 @@ func (s *Sessions) List(ctx context.Context, server runfile.ToolServer) (listed 
 	return listed, nil
 }
 
-func list(ctx context.Context, name string, session *mcp.ClientSession) (listed []runfile.ServerTool, err error) {
+func list(ctx context.Context, name string, session *mcp.ClientSession) (listed []toolset.ServerTool, err error) {
 	cursor := ""
 	for range maxPages {
 		page, err := session.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
@@ -43,8 +43,8 @@ func list(ctx context.Context, name string, session *mcp.ClientSession) (listed 
 		for _, t := range page.Tools {
 			listed = append(listed, described(t))
 		}
-		if len(listed) > runfile.MaxServerTools {
-			return nil, &fault{fmt.Sprintf("the server %s lists more than %d tools", name, runfile.MaxServerTools)}
+		if len(listed) > toolset.MaxServerTools {
+			return nil, &fault{fmt.Sprintf("the server %s lists more than %d tools", name, toolset.MaxServerTools)}
 		}
 		if cursor = page.NextCursor; cursor == "" {
 			return listed, nil
@@ -54,8 +54,8 @@ func list(ctx context.Context, name string, session *mcp.ClientSession) (listed 
 }
 
 // described is a tool as it is recorded.
-func described(t *mcp.Tool) runfile.ServerTool {
-	recorded := runfile.ServerTool{Name: t.Name, Description: strings.TrimSpace(t.Description)}
+func described(t *mcp.Tool) toolset.ServerTool {
+	recorded := toolset.ServerTool{Name: t.Name, Description: strings.TrimSpace(t.Description)}
 	recorded.Parameters, _ = t.InputSchema.(map[string]any) // what is no object takes no arguments
 	recorded.ReadOnly = t.Annotations != nil && t.Annotations.ReadOnlyHint
 	return recorded

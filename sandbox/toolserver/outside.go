@@ -13,7 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // Bounds of talking to servers outside, beside those of calls.
@@ -38,7 +38,7 @@ type remoteServer struct {
 }
 
 // dial makes what a session with a server outside runs over.
-func (s *Sessions) dial(_ context.Context, server runfile.ToolServer) (*link, mcp.Transport, error) {
+func (s *Sessions) dial(_ context.Context, server toolset.Server) (*link, mcp.Transport, error) {
 	o := &remoteServer{name: server.Name, key: s.keyOf(server)}
 	return &link{under: o}, &mcp.StreamableClientTransport{
 		Endpoint: server.URL, HTTPClient: &http.Client{Transport: o}, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxMessage,

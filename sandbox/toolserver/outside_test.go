@@ -13,14 +13,15 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 const key = "secret-key-of-the-wiki"
 
 // at serves a handler, and gives sessions that show it the key.
-func at(t *testing.T, handler http.Handler) (*Sessions, runfile.ToolServer) {
+func at(t *testing.T, handler http.Handler) (*Sessions, toolset.Server) {
 	t.Helper()
 	web := httptest.NewServer(handler)
 	t.Cleanup(web.Close)
@@ -31,11 +32,11 @@ func at(t *testing.T, handler http.Handler) (*Sessions, runfile.ToolServer) {
 		return ""
 	})
 	t.Cleanup(s.Close)
-	return s, runfile.ToolServer{Name: "wiki", URL: web.URL + "/mcp", Timeout: runfile.Duration(time.Minute)}
+	return s, toolset.Server{Name: "wiki", URL: web.URL + "/mcp", Timeout: wording.Duration(time.Minute)}
 }
 
 // asks asks the tool echo.
-func asks(t *testing.T, s *Sessions, server runfile.ToolServer, text string) (tools.Served, error) {
+func asks(t *testing.T, s *Sessions, server toolset.Server, text string) (tools.Served, error) {
 	t.Helper()
 	arguments, err := json.Marshal(asked{text})
 	if err != nil {
@@ -166,7 +167,7 @@ func TestServersThatCannotBeAsked(t *testing.T) {
 	}
 	s := New(nil, nil)
 	defer s.Close()
-	if got, err := asks(t, s, runfile.ToolServer{Name: "gone", URL: "http://127.0.0.1:1"}, ""); !errors.Is(err, ErrUnreachable) {
+	if got, err := asks(t, s, toolset.Server{Name: "gone", URL: "http://127.0.0.1:1"}, ""); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -208,7 +209,7 @@ func TestHostileServersOutside(t *testing.T) {
 			t.Parallel()
 			s, server := at(t, broken(c.then))
 			if name == "silence" {
-				server.Timeout = runfile.Duration(200 * time.Millisecond)
+				server.Timeout = wording.Duration(200 * time.Millisecond)
 			}
 			if got, err := asks(t, s, server, ""); err != nil || !got.Failed || !strings.Contains(got.Content, c.want) || strings.Contains(got.Content, key) {
 				t.Errorf("%+v, %v", got, err)
@@ -220,7 +221,7 @@ func TestHostileServersOutside(t *testing.T) {
 // TestListings that cannot be recorded are refused.
 func TestListings(t *testing.T) {
 	t.Parallel()
-	many := strings.Repeat(`{"name":"a","inputSchema":{"type":"object"}},`, runfile.MaxServerTools)
+	many := strings.Repeat(`{"name":"a","inputSchema":{"type":"object"}},`, toolset.MaxServerTools)
 	for want, listed := range map[string]string{
 		"lists no tools":          `{"tools":[]}`,
 		"more than 128 tools":     `{"tools":[` + many + `{"name":"b","inputSchema":{"type":"object"}}]}`,

@@ -10,8 +10,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // program is a server in the sandbox.
@@ -35,7 +35,7 @@ var errLongLine = fmt.Errorf("it wrote a line of more than %d MiB", maxMessage>>
 var errSentTooMuch = fmt.Errorf("it wrote more than %d MiB or %d messages for one call", maxSent>>20, maxLines)
 
 // start starts a server in the sandbox.
-func (s *Sessions) start(ctx context.Context, server runfile.ToolServer) (*link, mcp.Transport, error) {
+func (s *Sessions) start(ctx context.Context, server toolset.Server) (*link, mcp.Transport, error) {
 	pipes, err := s.sb.Pipes(ctx, sandbox.Command{Argv: server.Command})
 	if errors.Is(err, sandbox.ErrInvalid) {
 		return nil, nil, &fault{fmt.Sprintf("the server %s cannot be started: %v", server.Name, err)}

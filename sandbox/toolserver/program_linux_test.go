@@ -11,10 +11,11 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // inside makes a sandbox that has this program as /opt/program.
@@ -28,11 +29,11 @@ func inside(t *testing.T) *sandbox.Sandbox {
 }
 
 // server is this program as a server of some kind.
-func server(kind string, timeout time.Duration) runfile.ToolServer {
-	return runfile.ToolServer{Name: "s", Command: []string{"env", "RONDO_TEST_SERVER=" + kind, "/opt/program"}, Timeout: runfile.Duration(timeout)}
+func server(kind string, timeout time.Duration) toolset.Server {
+	return toolset.Server{Name: "s", Command: []string{"env", "RONDO_TEST_SERVER=" + kind, "/opt/program"}, Timeout: wording.Duration(timeout)}
 }
 
-func call(t *testing.T, s *Sessions, at runfile.ToolServer, tool, text string) tools.Served {
+func call(t *testing.T, s *Sessions, at toolset.Server, tool, text string) tools.Served {
 	t.Helper()
 	arguments, err := json.Marshal(asked{text})
 	if err != nil {
@@ -56,9 +57,7 @@ func TestProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := at.Choose(listed); err != nil {
-		t.Fatal(err)
-	}
+	at.Tools = listed
 	readOnly := map[string]bool{}
 	for _, tool := range at.Tools {
 		readOnly[tool.Name] = tool.ReadOnly
@@ -161,7 +160,7 @@ func TestHostilePrograms(t *testing.T) {
 	}
 	s := New(sb, nil)
 	defer s.Close()
-	missing := runfile.ToolServer{Name: "s", Command: []string{"no-such-program"}}
+	missing := toolset.Server{Name: "s", Command: []string{"no-such-program"}}
 	if got := call(t, s, missing, "echo", ""); !got.Failed || !strings.Contains(got.Content, "cannot be started: ") || !strings.Contains(got.Content, "command not found") {
 		t.Errorf("%+v", got)
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 const (
@@ -70,7 +70,7 @@ type link struct {
 
 // Call asks a tool of a server. Its error is of the infrastructure; what a server does wrong is an answer that says so. A server in the
 // sandbox is as much the agent's as everything there, so its end is an answer, too.
-func (s *Sessions) Call(ctx context.Context, server runfile.ToolServer, tool string, arguments json.RawMessage) (tools.Served, error) {
+func (s *Sessions) Call(ctx context.Context, server toolset.Server, tool string, arguments json.RawMessage) (tools.Served, error) {
 	began, asked := time.Now(), time.Time{}
 	result, err := s.call(ctx, server, tool, arguments, &asked)
 	if errors.Is(err, mcp.ErrSessionMissing) { // the server has forgotten the session, and not looked at the call
@@ -91,7 +91,7 @@ func (s *Sessions) Call(ctx context.Context, server runfile.ToolServer, tool str
 }
 
 // call notes in asked when the server was asked.
-func (s *Sessions) call(ctx context.Context, server runfile.ToolServer, tool string, arguments json.RawMessage, asked *time.Time) (result *mcp.CallToolResult, err error) {
+func (s *Sessions) call(ctx context.Context, server toolset.Server, tool string, arguments json.RawMessage, asked *time.Time) (result *mcp.CallToolResult, err error) {
 	err = s.inSession(ctx, server, server.Wall(), func(ctx context.Context, session *mcp.ClientSession) error {
 		*asked = time.Now()
 		result, err = session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
@@ -104,7 +104,7 @@ func (s *Sessions) call(ctx context.Context, server runfile.ToolServer, tool str
 }
 
 // inSession does something in the session of a server, which ends where time is over or the session is of no use any more.
-func (s *Sessions) inSession(ctx context.Context, server runfile.ToolServer, within time.Duration, do func(context.Context, *mcp.ClientSession) error) error {
+func (s *Sessions) inSession(ctx context.Context, server toolset.Server, within time.Duration, do func(context.Context, *mcp.ClientSession) error) error {
 	l, err := s.link(ctx, server)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (s *Sessions) inSession(ctx context.Context, server runfile.ToolServer, wit
 }
 
 // link is the server's session, opened where there is none.
-func (s *Sessions) link(ctx context.Context, server runfile.ToolServer) (*link, error) {
+func (s *Sessions) link(ctx context.Context, server toolset.Server) (*link, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.open[server.Name]; l != nil {
@@ -175,7 +175,7 @@ func clientOptions() *mcp.ClientOptions {
 }
 
 // drop ends a session, so that the next call opens a new one.
-func (s *Sessions) drop(server runfile.ToolServer, l *link) {
+func (s *Sessions) drop(server toolset.Server, l *link) {
 	s.mu.Lock()
 	if s.open[server.Name] == l {
 		delete(s.open, server.Name)
@@ -202,14 +202,14 @@ func (s *Sessions) Close() {
 }
 
 // clean takes the server's key out of what it said.
-func (s *Sessions) clean(server runfile.ToolServer, text string) string {
+func (s *Sessions) clean(server toolset.Server, text string) string {
 	if key := s.keyOf(server); key != "" {
 		return strings.ReplaceAll(text, key, "[redacted]")
 	}
 	return text
 }
 
-func (s *Sessions) keyOf(server runfile.ToolServer) string {
+func (s *Sessions) keyOf(server toolset.Server) string {
 	if !server.IsRemote() {
 		return ""
 	}
@@ -217,7 +217,7 @@ func (s *Sessions) keyOf(server runfile.ToolServer) string {
 }
 
 // failed names the server in an error, which does not tell its key.
-func (s *Sessions) failed(server runfile.ToolServer, err error) error {
+func (s *Sessions) failed(server toolset.Server, err error) error {
 	var wrong *fault
 	if errors.As(err, &wrong) {
 		return errors.New(s.clean(server, wrong.text))

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 const (

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
@@ -174,7 +173,7 @@ for f in /proc/[0-9]*/fd/*; do [ "${f##*/}" -lt 3 ] || echo '{"end": true}' >$f 
 				t.Errorf("%+v: %s", outcome, outcome.Log)
 			}
 			if name == "wrong" {
-				want := events.UnmetTest{Name: "test_two (test_add.TestAdd.test_two)", State: "failed", Message: outcome.Tests.Unmet[0].Message}
+				want := grade.UnmetTest{Name: "test_two (test_add.TestAdd.test_two)", State: "failed", Message: outcome.Tests.Unmet[0].Message}
 				if got := outcome.Tests; got.Graded != 2 || got.Held != 1 || got.Unmet[0] != want || !strings.HasPrefix(want.Message, `AssertionError: '7\n' != '34\n'`) {
 					t.Errorf("%+v", got)
 				}

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 )
@@ -100,7 +99,7 @@ type Outcome struct {
 	// Verifier is the separation that there was: Separate, InProcess or Unguarded.
 	Verifier string
 	// Tests are the graded ones, nil where the tests wrote a reward.
-	Tests *events.GradedTests
+	Tests *grade.Tests
 
 	grading *grade.Grading // nil where the tests wrote a reward
 	report  grade.Report

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/index"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -75,7 +76,7 @@ func (l letter) Redrivable() bool { return l.Stream == events.IntakeStream && l.
 type repo struct {
 	Name  string
 	At    time.Time
-	State events.IndexState
+	State index.State
 }
 
 func newCatalogue(string) *catalogue {
@@ -139,7 +140,7 @@ func (c *catalogue) indexed(e events.Event) error {
 		}
 		at, c.repos = len(c.repos), append(c.repos, repo{Name: updated.Repo})
 	}
-	c.repos[at].At, c.repos[at].State = e.Time, updated.IndexState
+	c.repos[at].At, c.repos[at].State = e.Time, updated.State
 	return err
 }
 

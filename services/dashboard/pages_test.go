@@ -20,6 +20,7 @@ import (
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/recovery"
 	"github.com/rondo-rl/rondo/export/episode"
+	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -315,7 +316,7 @@ func TestHostileTexts(t *testing.T) {
 		d.state(events.RolloutFinishedType, "g000001-0", "0", finished)
 		log := servicetest.Blob(t, d.log.Store(), []byte("FAILED test_a "+says))
 		d.state(events.RolloutScoredType, "g000001-0", "0", events.RolloutScored{Reward: 1, Trajectory: finished.Trajectory, Components: map[string]float64{"c" + says: 1}, Flags: []string{"f" + says}, Log: &log,
-			Tests:   &events.GradedTests{Graded: 9, Held: 2, Unmet: []events.UnmetTest{{Name: "test_" + says, State: "failed", Regression: true, Message: "one\n" + says}}, BadEnd: true},
+			Tests:   &grade.Tests{Graded: 9, Held: 2, Unmet: []grade.UnmetTest{{Name: "test_" + says, State: "failed", Regression: true, Message: "one\n" + says}}, BadEnd: true},
 			Forfeit: &events.Forfeit{Class: "k" + says, Message: "m" + says}})
 		d.state(events.RunPausedType, "live", "p", events.RunPaused{Reason: "r" + says})
 		for _, path := range []string{"/", "/runs/live", "/runs/live/groups/g000001", "/runs/live/rollouts/g000001-0", "/runs/live/rollouts/g000001-0/messages/1", "/runs/live/rollouts/g000001-0/messages/1/tokens", "/runs/live/search?words=said"} {

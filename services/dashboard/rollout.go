@@ -15,6 +15,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/export"
 	"github.com/rondo-rl/rondo/export/episode"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -302,7 +303,7 @@ func callOf(c export.Call) call {
 			shown.Facts += fmt.Sprintf(" · exit code %d", *r.ExitCode)
 		}
 		shown.Failed = r.Error || r.ExitCode != nil && *r.ExitCode != 0
-		if r.Cache == events.CacheHit {
+		if r.Cache == toolset.CacheHit {
 			shown.Facts += " · from the cache"
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/services/gateway/dialects"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // refusal is an answer that is an error of HTTP.

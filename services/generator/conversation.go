@@ -43,7 +43,7 @@ func (s *Service) toolDefinitions(cfg runfile.RunConfig, task runfile.TaskSpec) 
 	if cfg.Environment != nil || !task.HasWorkspace() {
 		return environmentTools(cfg.Environment)
 	}
-	set, err := s.tools.Set(cfg)
+	set, err := s.tools.Set(cfg.ToolSettings())
 	if err != nil {
 		return nil, err
 	}

@@ -99,7 +99,7 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 			return nil, pipeline.Permanent(err)
 		}
 		if changed.Index != nil {
-			return s.take(ctx, m, events.IndexUpdated{Repo: m.Event.Entity, IndexState: *changed.Index})
+			return s.take(ctx, m, events.IndexUpdated{Repo: m.Event.Entity, State: *changed.Index})
 		}
 	}
 	if f, ours := s.folders[m.Event.Entity]; ours {
@@ -121,7 +121,7 @@ func (s *Service) update(ctx context.Context, f *keptFolder, m pipeline.Message)
 		} else if err != nil {
 			return nil, err
 		}
-		f.input, f.found = m.Seq, events.IndexUpdated{Repo: f.Repo, IndexState: state}
+		f.input, f.found = m.Seq, events.IndexUpdated{Repo: f.Repo, State: state}
 	}
 	return publish(ctx, m, f.found, nil)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/index"
 	"github.com/rondo-rl/rondo/index/embed"
 	"github.com/rondo-rl/rondo/index/seal"
 	"github.com/rondo-rl/rondo/index/update"
@@ -65,7 +66,7 @@ func told(t *testing.T, log *eventlog.Log, run, repo string, n int) events.Index
 }
 
 // changed states at the catalogue, as the intake does, that a repository changed.
-func changed(t *testing.T, log *eventlog.Log, repo, id string, index *events.IndexState) {
+func changed(t *testing.T, log *eventlog.Log, repo, id string, index *index.State) {
 	t.Helper()
 	servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.RepoChangedType, repo, id, events.RepoChanged{Index: index}))
 }
@@ -139,7 +140,7 @@ func TestClientsIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused := func(what string, index events.IndexState) {
+	refused := func(what string, index index.State) {
 		t.Helper()
 		e := servicetest.Event(t, events.Catalogue, events.RepoChangedType, "code", what, events.RepoChanged{Index: &index})
 		facts, err := newService(servicetest.Env(t, log), Options{}).Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: e})

@@ -10,13 +10,14 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/index"
 	"github.com/rondo-rl/rondo/pipeline"
 )
 
 // next is index_updated for the repository's chain of the catalogue or of a run. It is nil when that has this update, was given it since a moment,
 // or has a later one: then known is the update that it has.
 func next(ctx context.Context, log eventlog.Reader, run string, updated events.IndexUpdated, since time.Time) (fact *events.Event, known events.IndexUpdated, err error) {
-	e, err := events.New(run, events.IndexUpdatedType, updated.Repo, ordinal(updated.IndexState), updated)
+	e, err := events.New(run, events.IndexUpdatedType, updated.Repo, ordinal(updated.State), updated)
 	if err != nil {
 		return nil, known, err
 	}
@@ -33,7 +34,7 @@ func next(ctx context.Context, log eventlog.Reader, run string, updated events.I
 }
 
 // ordinal tells a repository's updates apart.
-func ordinal(state events.IndexState) string {
+func ordinal(state index.State) string {
 	return fmt.Sprintf("%s-%s-%d", state.Space, state.Embedder, state.Generation)
 }
 

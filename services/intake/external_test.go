@@ -10,6 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/sandbox/verifier"
+	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -210,11 +212,11 @@ func TestExternalRefusals(t *testing.T) {
 		"another trajectory":     {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Trajectory = rubbish }), []string{"trajectory", done.Trajectory.Key}},
 		"a log that is not":      {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Log = &missing }), []string{"log", "no object"}},
 		"tests that are too many": {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) {
-			s.Tests = &events.GradedTests{Graded: 2, Held: 2, Unmet: []events.UnmetTest{{Name: "a", State: "failed"}}}
+			s.Tests = &grade.Tests{Graded: 2, Held: 2, Unmet: []grade.UnmetTest{{Name: "a", State: "failed"}}}
 		}), []string{"2 held and 1 unmet, but 2 are graded"}},
-		"a forfeit that pays": {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Forfeit = &events.Forfeit{Class: events.ForfeitTimeout} }), []string{"forfeit timeout", "0 or less, not 0.5"}},
+		"a forfeit that pays": {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Forfeit = &events.Forfeit{Class: verifier.ClassTimeout} }), []string{"forfeit timeout", "0 or less, not 0.5"}},
 		"a forfeit that talks": {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) {
-			s.Reward, s.Forfeit = 0, &events.Forfeit{Class: events.ForfeitTimeout, Message: strings.Repeat("x", 5000)}
+			s.Reward, s.Forfeit = 0, &events.Forfeit{Class: verifier.ClassTimeout, Message: strings.Repeat("x", 5000)}
 		}), []string{"forfeit.message", "at most 4000"}},
 		"a failure of nobody":     {events.RolloutFailedType, "x1-3", events.RolloutFailed{Stage: "s", Class: "c"}, []string{`"x1-3"`}},
 		"a failure without class": {events.RolloutFailedType, "x1-1", events.RolloutFailed{Stage: "s"}, []string{"class"}},

@@ -10,9 +10,9 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/topology"
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // refusal is an answer to the outsider: the message is wrong and will not become right.

@@ -32,7 +32,7 @@ func (s *Service) test(ctx context.Context, cfg runfile.RunConfig, task runfile.
 	}
 	class, unclear := fault.ClassOf(err), fault.Unclear(err) && r.Tries+1 >= cfg.Limits.Tries
 	if unclear {
-		class = events.ForfeitSandbox
+		class = verifier.ClassSandbox
 	}
 	if class == "" {
 		return outcome, nil, err

@@ -11,7 +11,9 @@ import (
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/sandbox/fault"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
+	"github.com/rondo-rl/rondo/sandbox/verifier"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -30,14 +32,14 @@ func TestForfeits(t *testing.T) {
 		command string // run by the agent
 		class   string
 	}{
-		"hangs":    {"echo 'while :; do :; done' > run.sh", events.ForfeitTimeout},
-		"sleeps":   {"echo 'sleep 1000' > run.sh", events.ForfeitTimeout},
-		"kills":    {"echo 'kill -9 $PPID' > run.sh", events.ForfeitTampered},
-		"killsall": {"echo 'kill -9 -1' > run.sh", events.ForfeitTampered},
-		"daemon":   {"echo 'setsid sh -c \"while :; do sleep 0.01; done\" >/dev/null 2>&1 & sleep 0.2' > run.sh", events.ForfeitTampered},
-		"ends":     {"echo 'exit 3' > run.sh", events.ForfeitNoReward},
-		"missing":  {"rm run.sh", events.ForfeitNoReward},
-		"memory":   {"echo 'exec tail /dev/zero' > run.sh", events.ForfeitMemory},
+		"hangs":    {"echo 'while :; do :; done' > run.sh", verifier.ClassTimeout},
+		"sleeps":   {"echo 'sleep 1000' > run.sh", verifier.ClassTimeout},
+		"kills":    {"echo 'kill -9 $PPID' > run.sh", verifier.ClassTampered},
+		"killsall": {"echo 'kill -9 -1' > run.sh", verifier.ClassTampered},
+		"daemon":   {"echo 'setsid sh -c \"while :; do sleep 0.01; done\" >/dev/null 2>&1 & sleep 0.2' > run.sh", verifier.ClassTampered},
+		"ends":     {"echo 'exit 3' > run.sh", verifier.ClassNoReward},
+		"missing":  {"rm run.sh", verifier.ClassNoReward},
+		"memory":   {"echo 'exec tail /dev/zero' > run.sh", verifier.ClassMemory},
 		"bomb":     {"echo 'b() { b | b & }; b; wait; exit 7' > run.sh", ""},
 	}
 	for run, a := range attacks {
@@ -45,7 +47,7 @@ func TestForfeits(t *testing.T) {
 		open(t, log, run, testsOfRun, func(task *runfile.TaskSpec, f *events.RolloutFinished) {
 			task.Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, underTest))
 			task.VerifierTimeout, f.Workspace = runfile.Duration(time.Minute), &left
-			if a.class == events.ForfeitTimeout {
+			if a.class == verifier.ClassTimeout {
 				task.VerifierTimeout = runfile.Duration(5 * time.Second)
 			}
 		})
@@ -55,7 +57,7 @@ func TestForfeits(t *testing.T) {
 		task.Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, underTest))
 		f.Workspace = &broken
 	})
-	attacks["archive"] = struct{ command, class string }{"", events.ForfeitWorkspace}
+	attacks["archive"] = struct{ command, class string }{"", fault.ClassWorkspace}
 	for run, a := range attacks {
 		s := servicetest.WaitData[events.RolloutScored](t, log, run, events.RolloutScoredType, rollout)
 		if a.class == "" && s.Reward == 0 {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // Bounds of what a judge reads and answers, in bytes, and of the time that it may take.

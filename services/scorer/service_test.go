@@ -151,7 +151,7 @@ func TestGradedTestsAreStated(t *testing.T) {
 	openWith(t, log, "staged", "", func(*runfile.RunConfig) {}, func(task *runfile.TaskSpec, _ *events.RolloutFinished) {
 		task.Steps = []runfile.StepSpec{{Name: "first", Tests: graded}}
 	}, servicetest.Event(t, "staged", events.StepFinishedType, rollout, "0", events.StepFinished{}))
-	want := &events.GradedTests{Graded: 3, Held: 1, Unmet: []events.UnmetTest{{Name: "a", State: "failed", Message: "1 is not 2"}, {Name: "c", State: "missing", Regression: true}}}
+	want := &grade.Tests{Graded: 3, Held: 1, Unmet: []grade.UnmetTest{{Name: "a", State: "failed", Message: "1 is not 2"}, {Name: "c", State: "missing", Regression: true}}}
 	if s := servicetest.WaitData[events.RolloutScored](t, log, "graded", events.RolloutScoredType, rollout); !reflect.DeepEqual(s.Tests, want) {
 		t.Errorf("%+v", s.Tests)
 	}

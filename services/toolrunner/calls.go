@@ -9,11 +9,12 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/pipeline/outage"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/fault"
 	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // A harness of one's own works in its rollout's sandbox by calls, which stand on the rollout's chain. They are answered as a turn's are: the log has every
@@ -159,7 +160,7 @@ func (s *Service) keepOutput(ctx context.Context, cfg runfile.RunConfig, done *e
 	output, stderr = []byte(wording.Clean(string(output))), []byte(wording.Clean(string(stderr)))
 	if cfg.Has(runfile.FeatureRedactSecrets) {
 		texts := []events.ToolResult{{Content: string(output)}, {Content: string(stderr)}}
-		if done.Redacted, err = redactResults(ctx, texts, &events.ToolState{}, redactWithin); err != nil {
+		if done.Redacted, err = redactResults(ctx, texts, &toolset.State{}, redactWithin); err != nil {
 			return err
 		}
 		for rule, n := range done.Redacted {

@@ -8,10 +8,11 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/pipeline/outage"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/fault"
+	"github.com/rondo-rl/rondo/sandbox/verifier"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // A turn is lost when the agent's own doing left nothing that can be kept: a workspace that is too large, or a sandbox that did not survive. The
@@ -26,9 +27,9 @@ func reason(class string, err error) string {
 		text = text[:most] + "…"
 	}
 	switch class {
-	case events.ForfeitMemory:
+	case verifier.ClassMemory:
 		return "the sandbox ran out of memory: " + text
-	case events.ForfeitWorkspace:
+	case fault.ClassWorkspace:
 		return fmt.Sprintf("the workspace cannot be stored (its change may have as many bytes as the sandbox's disk, at most %d GiB, and %d entries): %s", sandbox.MaxBytes>>30, sandbox.MaxFiles, text)
 	}
 	return "the sandbox ended: " + text

@@ -13,11 +13,11 @@ import (
 
 	"github.com/rondo-rl/rondo/demo/packs"
 	"github.com/rondo-rl/rondo/demo/policy"
-	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
@@ -183,7 +183,7 @@ func toolsOf(t *testing.T, search bool) *tools.Set {
 	if search {
 		cfg.Features = []string{runfile.FeatureCodebaseSearch}
 	}
-	set, err := tools.NewSet(cfg)
+	set, err := tools.NewSet(cfg.ToolSettings())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func (y *trial) answer(t *testing.T, call policy.Function, search bool) string {
 		finder = y.search
 	}
 	y.materialise(t, func(name string) string { return y.edited[name] })
-	results, err := toolsOf(t, search).Run(t.Context(), tools.Work{Sandbox: y.sb, Search: finder, State: &events.ToolState{}}, []tools.Call{{ID: "c", Name: call.Name, Arguments: call.Arguments}})
+	results, err := toolsOf(t, search).Run(t.Context(), tools.Work{Sandbox: y.sb, Search: finder, State: &toolset.State{}}, []tools.Call{{ID: "c", Name: call.Name, Arguments: call.Arguments}})
 	if err != nil {
 		t.Fatal(err)
 	}

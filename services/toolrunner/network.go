@@ -8,10 +8,11 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/redact"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/egress"
+	"github.com/rondo-rl/rondo/sandbox/netaccess"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // way is a rollout's way to the network; nil is none.
@@ -42,7 +43,7 @@ func wayOut(gateway *egress.Gateway, cfg runfile.RunConfig, task runfile.TaskSpe
 
 // toModel is the way of an agent: to its model, and where the run allows more, there too.
 func (w *way) toModel(gateway *egress.Gateway, model http.Handler, run string) *way {
-	to := &way{gateway: gateway, session: egress.Session{Run: run, Network: &runfile.Network{}}, alone: w == nil}
+	to := &way{gateway: gateway, session: egress.Session{Run: run, Network: &netaccess.Network{}}, alone: w == nil}
 	if w != nil {
 		to.session = w.session
 	}
@@ -91,7 +92,7 @@ func (w *way) serve(sb *sandbox.Sandbox) *egress.Proxy {
 }
 
 // fetched is what a rollout's programs asked of the network since the turn before, without secrets where the run wants that.
-func fetched(ctx context.Context, cfg runfile.RunConfig, proxy *egress.Proxy) (*events.NetworkUse, error) {
+func fetched(ctx context.Context, cfg runfile.RunConfig, proxy *egress.Proxy) (*netaccess.Use, error) {
 	if proxy == nil {
 		return nil, nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/sandbox/egress"
+	"github.com/rondo-rl/rondo/sandbox/netaccess"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/tasks"
@@ -25,10 +26,10 @@ func asks(id, path string) events.ToolCall {
 }
 
 // networked opens a run with a network, answers turns of one call each by a tool runner that lets it have some, and gives the rollout.
-func networked(t *testing.T, log *eventlog.Log, run string, task *runfile.Network, opts egress.Options, paths ...string) []events.ToolsCompleted {
+func networked(t *testing.T, log *eventlog.Log, run string, task *netaccess.Network, opts egress.Options, paths ...string) []events.ToolsCompleted {
 	t.Helper()
 	open(t, log, run, func(cfg *runfile.RunConfig) {
-		cfg.Network = &runfile.Network{Allow: []string{"go", "npm"}}
+		cfg.Network = &netaccess.Network{Allow: []string{"go", "npm"}}
 		cfg.Tasks[0].Network = task
 	})
 	env := servicetest.Env(t, log)
@@ -91,7 +92,7 @@ func TestNetworkOfARollout(t *testing.T) {
 func TestTaskWantsNoNetwork(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
-	done := networked(t, log, "r", &runfile.Network{}, egress.Options{Allow: []string{"go"}}, "/go/x")
+	done := networked(t, log, "r", &netaccess.Network{}, egress.Options{Allow: []string{"go"}}, "/go/x")
 	if !strings.Contains(done[0].Results[0].Content, "Connection refused") || done[0].Network != nil {
 		t.Errorf("answers %q, listed as %+v", done[0].Results[0].Content, done[0].Network)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/redact"
 	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // redactWithin bounds the search of one turn.
@@ -18,7 +19,7 @@ const redactWithin = time.Minute
 // redactResults takes the secrets out of what the calls of a turn answered, and returns how many by rule, nil for none. What is left of a
 // text follows from the text alone, except that texts that cannot be searched in time are withheld as a whole. A variable of the shell
 // that holds a secret is not kept beyond the turn.
-func redactResults(ctx context.Context, results []events.ToolResult, state *events.ToolState, within time.Duration) (map[string]int, error) {
+func redactResults(ctx context.Context, results []events.ToolResult, state *toolset.State, within time.Duration) (map[string]int, error) {
 	searching, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	counts := map[string]int{}
@@ -64,8 +65,8 @@ func redactResults(ctx context.Context, results []events.ToolResult, state *even
 }
 
 // redactShell leaves out the variables, and the folder, that hold secrets.
-func redactShell(shell events.ShellState, find func(string) ([]redact.Span, error)) (events.ShellState, error) {
-	kept := events.ShellState{Dir: shell.Dir, Unset: shell.Unset, Env: map[string]string{}}
+func redactShell(shell toolset.Shell, find func(string) ([]redact.Span, error)) (toolset.Shell, error) {
+	kept := toolset.Shell{Dir: shell.Dir, Unset: shell.Unset, Env: map[string]string{}}
 	if found, err := find(shell.Dir); err != nil || len(found) > 0 {
 		kept.Dir = ""
 		if err != nil {

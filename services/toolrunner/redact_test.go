@@ -11,6 +11,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // Secrets of no account, put together here so that none stands in a file.
@@ -26,7 +27,7 @@ func redactedTexts(t *testing.T, texts ...string) ([]string, map[string]int) {
 	for i, text := range texts {
 		results[i].Content = text
 	}
-	counts, err := redactResults(t.Context(), results, &events.ToolState{}, redactWithin)
+	counts, err := redactResults(t.Context(), results, &toolset.State{}, redactWithin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,14 +74,14 @@ func TestRedactIsBounded(t *testing.T) {
 		t.Errorf("%d bytes with %v", n, counts)
 	}
 	results := []events.ToolResult{{Content: "harmless"}, {}, {Content: awsKey}}
-	counts, err := redactResults(t.Context(), results, &events.ToolState{}, 0)
+	counts, err := redactResults(t.Context(), results, &toolset.State{}, 0)
 	const withheld = "[redacted: unsearched]"
 	if err != nil || results[0].Content != withheld || results[1].Content != "" || results[2].Content != withheld || !maps.Equal(counts, map[string]int{events.Unsearched: 2}) {
 		t.Errorf("without time: %+v, %v, %v", results, counts, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := redactResults(ctx, []events.ToolResult{{Content: "harmless"}}, &events.ToolState{}, redactWithin); !errors.Is(err, context.Canceled) {
+	if _, err := redactResults(ctx, []events.ToolResult{{Content: "harmless"}}, &toolset.State{}, redactWithin); !errors.Is(err, context.Canceled) {
 		t.Errorf("a search that was ended by its caller: %v", err)
 	}
 }
@@ -96,7 +97,7 @@ func TestRedactIsTheSameEachTime(t *testing.T) {
 	for range 4 {
 		group.Go(func() {
 			results := []events.ToolResult{{Content: text.String()}}
-			counts, err := redactResults(t.Context(), results, &events.ToolState{}, redactWithin)
+			counts, err := redactResults(t.Context(), results, &toolset.State{}, redactWithin)
 			if err != nil || results[0].Content != want[0] || !maps.Equal(counts, wantCounts) {
 				t.Errorf("%v, then %v: %v", wantCounts, counts, err)
 			}

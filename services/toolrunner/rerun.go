@@ -16,6 +16,7 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/fault"
 	"github.com/rondo-rl/rondo/sandbox/tools"
 	"github.com/rondo-rl/rondo/sandbox/toolserver"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -55,7 +56,7 @@ func Rerun(ctx context.Context, store storage.Store, opts Options, cfg runfile.R
 		return found, err
 	}
 	searcher.storeless = true
-	set, err := tools.NewSet(cfg)
+	set, err := tools.NewSet(cfg.ToolSettings())
 	if err != nil {
 		return found, err
 	}
@@ -101,9 +102,9 @@ type rerun struct {
 	task    runfile.TaskSpec
 	run     string
 	rollout string
-	before  *storage.Ref     // the recorded workspace before the turn
-	state   events.ToolState // what the tools remembered before it
-	box     *repeating       // with this workspace, nil where one has to be made
+	before  *storage.Ref  // the recorded workspace before the turn
+	state   toolset.State // what the tools remembered before it
+	box     *repeating    // with this workspace, nil where one has to be made
 
 	searcher *searcher
 	way      *way // to what the run has kept
@@ -155,7 +156,7 @@ func (a *rerun) turn(ctx context.Context, turn events.TurnSampled, recorded even
 	if !best.same || best.lost || recorded.Lost != "" {
 		a.end()
 	}
-	a.before, a.state = recorded.Workspace, events.ToolState{}
+	a.before, a.state = recorded.Workspace, toolset.State{}
 	if recorded.State != nil {
 		a.state = *recorded.State
 	}
@@ -247,8 +248,8 @@ func compareResults(recorded, now []events.ToolResult) (changed []pipeline.Chang
 }
 
 // compareState compares what the tools remember.
-func compareState(recorded, now *events.ToolState) (changed []pipeline.Changed) {
-	want, got := cmp.Or(recorded, &events.ToolState{}), cmp.Or(now, &events.ToolState{})
+func compareState(recorded, now *toolset.State) (changed []pipeline.Changed) {
+	want, got := cmp.Or(recorded, &toolset.State{}), cmp.Or(now, &toolset.State{})
 	if !reflect.DeepEqual(want.Shell, got.Shell) {
 		changed = append(changed, pipeline.NewChanged("shell", want.Shell, got.Shell))
 	}

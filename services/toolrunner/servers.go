@@ -8,6 +8,7 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/toolserver"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -26,21 +27,21 @@ func ListTools(ctx context.Context, store storage.Store, opts Options, run strin
 		if len(server.Tools) > 0 {
 			continue
 		}
-		if err := server.Check(); err != nil {
+		if err := runfile.CheckToolServer(*server); err != nil {
 			return fmt.Errorf("tools.servers: %d (%.80q): %w", i, server.Name, err)
 		}
 		listed, err := listTools(ctx, store, opts, run, cfg.Tasks, *server)
 		if err != nil {
 			return fmt.Errorf("list the tools of a server: %w (where it cannot be asked, write down its tools in the run file)", err)
 		}
-		if err := server.Choose(listed); err != nil {
+		if err := runfile.ChooseTools(server, listed); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func listTools(ctx context.Context, store storage.Store, opts Options, run string, tasks []runfile.TaskSpec, server runfile.ToolServer) ([]runfile.ServerTool, error) {
+func listTools(ctx context.Context, store storage.Store, opts Options, run string, tasks []runfile.TaskSpec, server toolset.Server) ([]toolset.ServerTool, error) {
 	var sb *sandbox.Sandbox
 	if !server.IsRemote() {
 		if len(tasks) == 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/tasks"
 )
@@ -98,7 +99,7 @@ func TestToolServers(t *testing.T) {
 	log := natstest.Log(t)
 	open(t, log, "r", func(cfg *runfile.RunConfig) {
 		cfg.Tasks[0].Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "one\n", "counter": counter}))
-		cfg.Tools.Servers = []runfile.ToolServer{{Name: "counter", Command: []string{"sh", "counter"}}, {Name: "wiki", URL: web.URL, Only: []string{"look"}}}
+		cfg.Tools.Servers = []toolset.Server{{Name: "counter", Command: []string{"sh", "counter"}}, {Name: "wiki", URL: web.URL, Only: []string{"look"}}}
 		if err := ListTools(t.Context(), log.Store(), Options{Machine: tasks.Machine{ToolchainCache: t.TempDir()}, Keys: keys}, "r", cfg); err != nil {
 			t.Fatal(err)
 		}
@@ -127,12 +128,12 @@ func TestToolServers(t *testing.T) {
 		content, cache string
 		failed         bool
 	}{
-		{"1|one\n", events.CacheBypass, false}, // as the server may change what it likes at any time, which is called beside it
-		{"call 1", events.CacheBypass, false},
-		{"look 1 by Bearer [redacted]", events.CacheBypass, false},
-		{"error: `page` must be an integer, got \"one\"", events.CacheBypass, true},
-		{"1|one\n", events.CacheBypass, false},
-		{`error: there is no tool "wiki__edit"`, events.CacheBypass, true},
+		{"1|one\n", toolset.CacheBypass, false}, // as the server may change what it likes at any time, which is called beside it
+		{"call 1", toolset.CacheBypass, false},
+		{"look 1 by Bearer [redacted]", toolset.CacheBypass, false},
+		{"error: `page` must be an integer, got \"one\"", toolset.CacheBypass, true},
+		{"1|one\n", toolset.CacheBypass, false},
+		{`error: there is no tool "wiki__edit"`, toolset.CacheBypass, true},
 	} {
 		if got := done.Results[i]; !strings.HasPrefix(got.Content, want.content) || got.Cache != want.cache || got.Error != want.failed {
 			t.Errorf("call %d is answered %+v, want %+v", i, got, want)
@@ -142,7 +143,7 @@ func TestToolServers(t *testing.T) {
 		t.Errorf("the turn leaves %+v, workspace %v", done.State, done.Workspace)
 	}
 	turn(t, log, "r", 1, runfile.RunnerRoute(first.runner, runfile.Needs{}), calls(1, "counter__count", "{}", "read_file", read)...)
-	if got := answers(t, log, "r", 1).Results; got[0].Content != "call 2" || got[1].Cache != events.CacheBypass {
+	if got := answers(t, log, "r", 1).Results; got[0].Content != "call 2" || got[1].Cache != toolset.CacheBypass {
 		t.Errorf("the next turn is answered %+v", got)
 	}
 	stop()
@@ -200,11 +201,11 @@ func TestServersThatCannotBeListed(t *testing.T) {
 	task := servicetest.Config("a").Tasks[0]
 	task.Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"counter": counter}))
 	for want, cfg := range map[string]runfile.RunConfig{
-		"no task of the run":  {Tools: runfile.Tooling{Servers: []runfile.ToolServer{{Name: "s", Command: []string{"sh", "counter"}}}}},
-		"command not found":   {Tasks: []runfile.TaskSpec{task}, Tools: runfile.Tooling{Servers: []runfile.ToolServer{{Name: "s", Command: []string{"uvx-of-nobody"}}}}},
-		"has no tool \"fly\"": {Tasks: []runfile.TaskSpec{task}, Tools: runfile.Tooling{Servers: []runfile.ToolServer{{Name: "s", Command: []string{"sh", "counter"}, Only: []string{"fly"}}}}},
-		"without credentials": {Tools: runfile.Tooling{Servers: []runfile.ToolServer{{Name: "s", URL: "https://me:" + wikiKey + "@example.com/mcp"}}}},
-		"unreachable":         {Tools: runfile.Tooling{Servers: []runfile.ToolServer{{Name: "s", URL: "http://127.0.0.1:1/mcp"}}}},
+		"no task of the run":  {Tools: toolset.Tooling{Servers: []toolset.Server{{Name: "s", Command: []string{"sh", "counter"}}}}},
+		"command not found":   {Tasks: []runfile.TaskSpec{task}, Tools: toolset.Tooling{Servers: []toolset.Server{{Name: "s", Command: []string{"uvx-of-nobody"}}}}},
+		"has no tool \"fly\"": {Tasks: []runfile.TaskSpec{task}, Tools: toolset.Tooling{Servers: []toolset.Server{{Name: "s", Command: []string{"sh", "counter"}, Only: []string{"fly"}}}}},
+		"without credentials": {Tools: toolset.Tooling{Servers: []toolset.Server{{Name: "s", URL: "https://me:" + wikiKey + "@example.com/mcp"}}}},
+		"unreachable":         {Tools: toolset.Tooling{Servers: []toolset.Server{{Name: "s", URL: "http://127.0.0.1:1/mcp"}}}},
 	} {
 		t.Run(want, func(t *testing.T) {
 			given := slices.Clone(cfg.Tools.Servers)

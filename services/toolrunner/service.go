@@ -16,7 +16,6 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/pipeline/outage"
@@ -26,9 +25,11 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/fault"
 	"github.com/rondo-rl/rondo/sandbox/tools"
 	"github.com/rondo-rl/rondo/sandbox/toolserver"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/parts"
 	"github.com/rondo-rl/rondo/tasks"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // Options of the service.
@@ -230,7 +231,7 @@ func (s *Service) work(ctx context.Context, cfg runfile.RunConfig, task runfile.
 	}
 	defer func() { s.giveBack(box, done.Lost) }()
 	done = events.ToolsCompleted{Turn: last.Turn, Runner: s.runner, Isolation: box.Isolation(), Filesystem: box.FSMode()}
-	set, err := s.tools.Set(cfg)
+	set, err := s.tools.Set(cfg.ToolSettings())
 	if err != nil {
 		return events.ToolsCompleted{}, err
 	}
@@ -299,7 +300,7 @@ func (s *Service) giveBack(box *leased, lost string) {
 }
 
 // stated are the results as they are recorded: without the credentials of this process, and where the run wants that, without secrets, and the state, too.
-func stated(ctx context.Context, cfg runfile.RunConfig, ran []tools.Result, state *events.ToolState) ([]events.ToolResult, map[string]int, error) {
+func stated(ctx context.Context, cfg runfile.RunConfig, ran []tools.Result, state *toolset.State) ([]events.ToolResult, map[string]int, error) {
 	results := make([]events.ToolResult, len(ran))
 	for i, a := range ran {
 		results[i] = events.ToolResult{
@@ -317,7 +318,7 @@ func stated(ctx context.Context, cfg runfile.RunConfig, ran []tools.Result, stat
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // toolState is what the tools remember of the turns before.
-func toolState(r *events.Rollout) (state events.ToolState) {
+func toolState(r *events.Rollout) (state toolset.State) {
 	if last := r.LastTools(); last != nil && last.State != nil {
 		state = *last.State
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
 // TestToolsRemember: what a shell and a list of todos were left at is there in the next turn, whichever runner makes it, and when the
@@ -17,7 +18,7 @@ import (
 func TestToolsRemember(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
-	open(t, log, "r", func(c *runfile.RunConfig) { c.Tools.Set = runfile.ToolsComposer })
+	open(t, log, "r", func(c *runfile.RunConfig) { c.Tools.Set = toolset.Composer })
 	todo := func(id, arguments string) events.ToolCall {
 		return events.ToolCall{ID: id, Name: "todo_write", Arguments: arguments}
 	}
@@ -46,7 +47,7 @@ func TestToolsRemember(t *testing.T) {
 		t.Errorf("run again: %+v", again)
 	}
 	planted := r.Tools.Answer(1)
-	planted.State = &events.ToolState{Shell: &events.ShellState{Dir: "/tmp"}, Todos: planted.State.Todos}
+	planted.State = &toolset.State{Shell: &toolset.Shell{Dir: "/tmp"}, Todos: planted.State.Todos}
 	r.Tools = r.Tools.Add(planted)
 	var fields []string
 	for _, c := range repeat(t, log, r).Changed {
@@ -62,7 +63,7 @@ func TestShellKeepsNoSecrets(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
 	open(t, log, "r", func(c *runfile.RunConfig) {
-		c.Tools.Set, c.Features = runfile.ToolsComposer, []string{runfile.FeatureRedactSecrets}
+		c.Tools.Set, c.Features = toolset.Composer, []string{runfile.FeatureRedactSecrets}
 	})
 	s, _ := service(t, log, nil)
 	turn(t, log, "r", 0, poolRoute, shell("c0", "export KEEP=1 AWS_ACCESS_KEY_ID="+awsKey+"; mkdir "+awsKey+"; cd "+awsKey), shell("c1", `[ "$AWS_ACCESS_KEY_ID" = `+awsKey+` ] && echo there`))

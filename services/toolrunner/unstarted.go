@@ -7,9 +7,9 @@ import (
 
 	"github.com/rondo-rl/rondo/agents"
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // maxSaid is how much of an agent's last line of errors a failure repeats, in bytes.

@@ -14,9 +14,9 @@ import (
 	"sync"
 	"unicode"
 
-	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/fault"
+	"github.com/rondo-rl/rondo/sandbox/verifier"
 	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 	"github.com/rondo-rl/rondo/tasks"
 	"github.com/rondo-rl/rondo/tasks/swebench"
@@ -286,11 +286,11 @@ func (im *importer) ofError(reason string, err error) (Outcome, error) {
 		return dropped(Unpackable, err), nil
 	case errors.Is(err, context.Canceled), errors.Is(err, tasks.ErrModules):
 		return Outcome{}, err
-	case class == events.ForfeitTimeout:
+	case class == verifier.ClassTimeout:
 		one := dropped(Slow, "more than ", im.Timeout)
 		one.Limit = im.Timeout.Seconds()
 		return one, nil
-	case class == events.ForfeitMemory:
+	case class == verifier.ClassMemory:
 		return dropped(Hungry, err), nil
 	case class != "":
 		return dropped(reason, err), nil

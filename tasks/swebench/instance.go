@@ -17,8 +17,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/events/yamltext"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // Instance is one row of a data set, or one folder of a repository of tasks.

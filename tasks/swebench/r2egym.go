@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rondo-rl/rondo/events/wording"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // r2eRow is a row of R2E-Gym's data sets, as far as a task needs it. Two of its fields are JSON inside of a text.

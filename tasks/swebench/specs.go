@@ -13,7 +13,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/rondo-rl/rondo/events/wording"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // Spec says how a version of a repository runs its tests. Published rows do not: their data set's harness holds a table of it.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/sandbox/toolset"
 	"github.com/rondo-rl/rondo/tests/nightly"
 	"github.com/rondo-rl/rondo/tests/program"
 )
@@ -51,10 +52,10 @@ func TestCacheChangesNothing(t *testing.T) {
 			for _, r := range e.Data.Results {
 				answers[e.Entity] = append(answers[e.Entity], r.Name+"\n"+r.Content)
 				statuses[r.Cache]++
-				if r.Cache == events.CacheHit {
+				if r.Cache == toolset.CacheHit {
 					statuses["hit of "+r.Name]++
 				}
-				if r.Cache == events.CacheHit && r.OriginalMS <= 0 {
+				if r.Cache == toolset.CacheHit && r.OriginalMS <= 0 {
 					t.Errorf("a hit without the time that it took once: %+v", r)
 				}
 			}
@@ -64,7 +65,7 @@ func TestCacheChangesNothing(t *testing.T) {
 	rewards, answers, statuses := evaluate("true")
 	plainRewards, plainAnswers, plainStatuses := evaluate("false")
 	t.Logf("%d rollouts: with the cache %v, without %v", len(answers), statuses, plainStatuses)
-	if statuses[events.CacheHit] == 0 || statuses["hit of run_terminal_cmd"] == 0 || statuses[events.CacheMiss] == 0 || statuses[""] != 0 || len(plainStatuses) != 1 || plainStatuses[""] == 0 {
+	if statuses[toolset.CacheHit] == 0 || statuses["hit of run_terminal_cmd"] == 0 || statuses[toolset.CacheMiss] == 0 || statuses[""] != 0 || len(plainStatuses) != 1 || plainStatuses[""] == 0 {
 		t.Errorf("calls are %v, without the cache %v", statuses, plainStatuses)
 	}
 	if len(rewards) != 2*k || !reflect.DeepEqual(rewards, plainRewards) {

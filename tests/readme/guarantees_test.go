@@ -179,7 +179,7 @@ var guarantees = []struct {
 		{"A page in a browser cannot use the gateway without a key, the built-in policy or a metrics port, also where its own name was made to lead to that server.", names("TestBrowsers TestGuard TestPagesReachNoServer")},
 		{"A run file sends no key to another host.", names("TestKeysStayWithTheirHosts FuzzKeys")},
 		{"No error contains a secret. A server's error is a class and one short quoted line.", names("TestNoSecretInConnectionErrors TestErrorAnswersAreCut TestReason")},
-		{"A key that a process was given is in no log line, error or tool answer of that process, also where it is escaped, or part of what is encoded as base64 or in hexadecimal digits.", names("events/wording.TestClean TestConcealedCredentials")},
+		{"A key that a process was given is in no log line, error or tool answer of that process, also where it is escaped, or part of what is encoded as base64 or in hexadecimal digits.", names("wording.TestClean TestConcealedCredentials")},
 		{"No prompt, answer, tool argument, tool output and error text reaches a trace.", names("TestOneTrace TestOneTraceOfARollout")},
 		{"With `redact_secrets`, no secret that gitleaks's default rules find in a tool answer reaches events, store, prompt or trajectory.", names("TestSecretsStayOut TestRedact TestFindWhereverItStands TestFindingsAreThoseOfGitleaks TestGuards TestRedactIsBounded")},
 		{"A model's text controls no terminal, and no name is markup in a report.", names("TestHostileRollout FuzzClean TestHostileNames")},

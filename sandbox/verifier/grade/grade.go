@@ -12,8 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/wording"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // File is the name of a grading in a task's tests. Where it is there, it gives the reward, and no file that the tests write.
@@ -145,11 +144,11 @@ func (g *Grading) Unkept(report Report, untouched Results) (names []string) {
 var states = map[Status]string{"": "missing", Failed: "failed", Errored: "error", Skipped: "skipped", XFailed: "xfail"}
 
 // Tests say how the graded tests ended that a report gave a reward of. Unkept are tests of PassToPass that do not hold though Grade takes them for kept.
-func (g *Grading) Tests(report Report, reward float64, unkept []string) *events.GradedTests {
-	var unmet []events.UnmetTest
+func (g *Grading) Tests(report Report, reward float64, unkept []string) *Tests {
+	var unmet []UnmetTest
 	add := func(name string, regression bool, fine ...Status) {
 		if status := g.status(report, name); !slices.Contains(fine, status) {
-			unmet = append(unmet, events.UnmetTest{Name: name, State: states[status], Regression: regression, Message: report.Said[name]})
+			unmet = append(unmet, UnmetTest{Name: name, State: states[status], Regression: regression, Message: report.Said[name]})
 		}
 	}
 	for _, name := range g.FailToPass {
@@ -166,7 +165,7 @@ func (g *Grading) Tests(report Report, reward float64, unkept []string) *events.
 			add(name, true, Passed, XFailed, Skipped)
 		}
 	}
-	return events.NewGradedTests(len(g.FailToPass)+len(g.PassToPass), unmet, len(unmet) == 0 && reward == 0 || !report.Complete)
+	return newTests(len(g.FailToPass)+len(g.PassToPass), unmet, len(unmet) == 0 && reward == 0 || !report.Complete)
 }
 
 // PassedOf are the tests of names that a report has as passed.

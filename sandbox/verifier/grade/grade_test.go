@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"github.com/rondo-rl/rondo/events"
 )
 
 const (
@@ -214,7 +212,7 @@ func TestTests(t *testing.T) {
 	g := Grading{FailToPass: []string{"fix", "new", "kept"}, PassToPass: []string{"old", "slow", "gone", "odd", "fine"}}
 	report := Report{Complete: true, Results: Results{"fix": Failed, "new": XFailed, "kept": Passed, "old": Errored, "slow": Skipped, "odd": Skipped, "fine": Passed, "other": Failed},
 		Said: map[string]string{"fix": "1 != 2", "other": "no matter"}}
-	want := &events.GradedTests{Graded: 8, Held: 3, Unmet: []events.UnmetTest{
+	want := &Tests{Graded: 8, Held: 3, Unmet: []UnmetTest{
 		{Name: "fix", State: "failed", Message: "1 != 2"}, {Name: "new", State: "xfail"}, {Name: "old", State: "error", Regression: true},
 		{Name: "gone", State: "missing", Regression: true}, {Name: "odd", State: "skipped", Regression: true},
 	}}

@@ -1,4 +1,5 @@
-package embed
+// Package embedder opens what turns the texts of an index into vectors: the built-in table, or a server that is asked over HTTP.
+package embedder
 
 import (
 	"context"
@@ -6,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -15,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rondo-rl/rondo/index/embed"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/retry"
 )
@@ -52,6 +55,28 @@ type remote struct {
 	again      retry.Policy
 }
 
+// Open gives the embedder that a spec names:
+//
+//	static                                       the built-in table
+//	https://api.example.com/v1#MODEL             an OpenAI-compatible server
+//	https://api.example.com/v1?dimensions=512#M  the same, which is asked for as many dimensions
+//
+// A server is shown the key in the environment variable RONDO_EMBEDDINGS_KEY, or in the file that RONDO_EMBEDDINGS_KEY_FILE names. The
+// server is asked once, for its dimensions, which are remembered in a folder; "" remembers nothing.
+func Open(spec, memory string) (embed.Embedder, error) {
+	switch {
+	case spec == "", spec == "static":
+		return embed.Static(), nil
+	case strings.HasPrefix(spec, "http://"), strings.HasPrefix(spec, "https://"):
+		r, err := openRemote(spec, memory)
+		if err != nil {
+			return nil, fmt.Errorf("embedder: %w", err)
+		}
+		return r, nil
+	}
+	return nil, fmt.Errorf("embedder: %.80q: want static or http(s)://HOST/v1#MODEL", spec)
+}
+
 func openRemote(spec, memory string) (*remote, error) {
 	r, err := parseRemote(spec)
 	if err != nil {
@@ -82,8 +107,8 @@ func (r *remote) measure(memory string) error {
 		return err
 	}
 	r.dimensions = len(vectors[0])
-	if r.dimensions > MaxDimensions || r.asked > 0 && r.dimensions != r.asked {
-		return fmt.Errorf("%s answered %d dimensions: want %d, at most %d", r.endpoint, r.dimensions, r.asked, MaxDimensions)
+	if r.dimensions > embed.MaxDimensions || r.asked > 0 && r.dimensions != r.asked {
+		return fmt.Errorf("%s answered %d dimensions: want %d, at most %d", r.endpoint, r.dimensions, r.asked, embed.MaxDimensions)
 	}
 	r.memory.keep(r.dimensions)
 	return nil
@@ -100,8 +125,8 @@ func parseRemote(spec string) (*remote, error) {
 	}
 	r := &remote{model: model, again: askAgain}
 	for name, values := range u.Query() {
-		if r.asked, err = strconv.Atoi(values[0]); name != "dimensions" || err != nil || r.asked < 1 || r.asked > MaxDimensions || len(values) > 1 {
-			return nil, fmt.Errorf("%s: %s: want ?dimensions=N, N within 1 and %d", base, name, MaxDimensions)
+		if r.asked, err = strconv.Atoi(values[0]); name != "dimensions" || err != nil || r.asked < 1 || r.asked > embed.MaxDimensions || len(values) > 1 {
+			return nil, fmt.Errorf("%s: %s: want ?dimensions=N, N within 1 and %d", base, name, embed.MaxDimensions)
 		}
 	}
 	u.RawQuery = ""
@@ -192,12 +217,19 @@ func batches(texts []string) [][]int {
 // cut gives the beginning of a text, and valid UTF-8.
 func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxText)], "") }
 
+// direction gives a vector its length; one that has no direction is zero.
 func direction(values []float32) []float32 {
-	sum := make([]float64, len(values))
-	for i, x := range values {
-		sum[i] = float64(x)
+	square := 0.0
+	for _, x := range values {
+		square += float64(float64(x) * float64(x)) // the conversion keeps a compiler from fusing
 	}
-	return unit(sum)
+	vector := make([]float32, len(values))
+	if length := math.Sqrt(square); length > 0 && !math.IsInf(length, 0) {
+		for i, x := range values {
+			vector[i] = float32(float64(x) / length)
+		}
+	}
+	return vector
 }
 
 // ask tries again what may become right, and rests in between.

@@ -1,20 +1,20 @@
-package events
+package toolset
 
 import (
 	"maps"
 )
 
-// ToolState is what tools remember of a rollout from turn to turn, beside the workspace.
-type ToolState struct {
+// State is what tools remember of a rollout from turn to turn, beside the workspace.
+type State struct {
 	// Shell is where the next command begins, nil where nothing differs from the sandbox's own folder and environment.
-	Shell *ShellState `json:"shell,omitempty"`
-	Todos []Todo      `json:"todos,omitempty"`
+	Shell *Shell `json:"shell,omitempty"`
+	Todos []Todo `json:"todos,omitempty"`
 	// Background: a command or a server was started that may still run.
 	Background bool `json:"background,omitempty"`
 }
 
 // OrNil is the state as it is recorded: nil where it says nothing, and what is empty left out.
-func (s ToolState) OrNil() *ToolState {
+func (s State) OrNil() *State {
 	if s.Shell != nil {
 		shell := *s.Shell
 		if old, ok := shell.Env["OLDPWD"]; ok && old == "" { // every shell that was nowhere before has it
@@ -35,8 +35,8 @@ func (s ToolState) OrNil() *ToolState {
 	return &s
 }
 
-// ShellState is a shell's folder and what its exported variables differ by from those of the sandbox.
-type ShellState struct {
+// Shell is a shell's folder and what its exported variables differ by from those of the sandbox.
+type Shell struct {
 	Dir   string            `json:"dir,omitempty"` // "" is the workspace
 	Env   map[string]string `json:"env,omitempty"`
 	Unset []string          `json:"unset,omitempty"` // in order
@@ -48,3 +48,10 @@ type Todo struct {
 	Content string `json:"content"`
 	Status  string `json:"status"`
 }
+
+// How an answer was found.
+const (
+	CacheHit    = "hit"    // the same call had it before
+	CacheMiss   = "miss"   // the same call had none before
+	CacheBypass = "bypass" // nothing known determines it
+)

@@ -1,12 +1,12 @@
-package events
+package netaccess
 
 import "github.com/rondo-rl/rondo/storage"
 
-// MaxFetches bounds the requests that one event lists.
+// MaxFetches bounds the requests that one use lists.
 const MaxFetches = 20
 
-// NetworkUse is what the sandbox's programs asked of the network since the turn before, by the proxy that is their only way to it.
-type NetworkUse struct {
+// Use is what the sandbox's programs asked of the network since the turn before, by the proxy that is their only way to it.
+type Use struct {
 	Requests int `json:"requests"`
 	// Refused is how many of them were not allowed, or went beyond a limit.
 	Refused int `json:"refused,omitempty"`

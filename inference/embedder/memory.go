@@ -1,4 +1,4 @@
-package embed
+package embedder
 
 import (
 	"crypto/sha256"
@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/rondo-rl/rondo/index/embed"
 )
 
 // dimensionMemory is a file that remembers how many dimensions a server's model has, so that not every command has to ask. It may be lost:
@@ -28,7 +30,7 @@ func (m dimensionMemory) load() int {
 		return 0
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil || n < 1 || n > MaxDimensions {
+	if err != nil || n < 1 || n > embed.MaxDimensions {
 		return 0
 	}
 	return n

@@ -1,4 +1,4 @@
-package embed
+package embedder
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rondo-rl/rondo/index/embed"
 )
 
 const secret = "sk-test-0123456789"
@@ -117,7 +119,7 @@ func (s *server) open(t *testing.T, query string) *remote {
 func TestRemote(t *testing.T) {
 	s := serve(t)
 	r := s.open(t, "")
-	if r.Dimensions() != 4 || len(r.ID()) > MaxID || !strings.HasPrefix(r.ID(), "remote-") {
+	if r.Dimensions() != 4 || len(r.ID()) > embed.MaxID || !strings.HasPrefix(r.ID(), "remote-") {
 		t.Errorf("%d dimensions, ID %q", r.Dimensions(), r.ID())
 	}
 	if wide := s.open(t, "?dimensions=7"); wide.Dimensions() != 7 || wide.ID() == r.ID() {
@@ -243,10 +245,19 @@ func TestRemoteTellsNoKey(t *testing.T) {
 	}
 }
 
+func TestOpenStatic(t *testing.T) {
+	for _, spec := range []string{"", "static"} {
+		if e, err := Open(spec, ""); err != nil || e.ID() != embed.Static().ID() {
+			t.Error(spec, e, err)
+		}
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
 	s := serve(t)
 	for _, c := range []struct{ spec, want string }{
 		{"word2vec", "want static"},
+		{"model2vec:" + t.TempDir(), "want static"},
 		{"https://user:pass@host/v1#m", "without credentials"},
 		{"https://#m", "https://HOST"},
 		{s.URL + "/v1", "names no model"},
@@ -254,7 +265,6 @@ func TestOpenRefuses(t *testing.T) {
 		{s.URL + "/v1?size=3#small", "size"},
 		{s.URL + "/v1#large", "does not exist"},
 		{s.URL + "/v2#small", "404"},
-		{"model2vec:" + t.TempDir(), "config.json"},
 	} {
 		_, err := Open(c.spec, "")
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "pass") {
@@ -267,7 +277,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestDimensionsAreRemembered(t *testing.T) {
 	s := serve(t)
 	memory := filepath.Join(t.TempDir(), "embedders")
-	open := func(query string, wantAsked int) Embedder {
+	open := func(query string, wantAsked int) embed.Embedder {
 		t.Helper()
 		s.requests = nil
 		e, err := Open(s.URL+"/v1"+query+"#small", memory)
