@@ -35,6 +35,7 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/dir"
 	planes "github.com/rondo-rl/rondo/tests/plane"
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
 // The agent of these tests is this program, in sandboxes: what it does is its first argument, its
@@ -55,7 +56,7 @@ func testAll(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(shared)
-	return m.Run()
+	return program.Run(m)
 }
 
 // actAgent is an agent that runs what its model calls, and those that do worse.
@@ -324,8 +325,7 @@ func newAgentPlaneOn(t *testing.T, log *eventlog.Log, what string, model func(in
 	cfg.Limits.Tries = 2
 	cfg.Agent = &runfile.Agent{Layer: storeLayer(t, p.log.Store()),
 		Env: map[string]string{"SCRIPTED_SETTINGS": settings}, Files: map[string]string{".scripted/settings": settings},
-		Command: []string{runfile.AgentFolder + "/agent", what, runfile.InstructionArgument,
-			strings.TrimSuffix(strings.TrimPrefix(b.url, "http://"), "/v1")}}
+		Command: []string{runfile.AgentFolder + "/agent", what, runfile.InstructionArgument, b.host()}}
 	cfg.Tasks[0].Snapshot = servicetest.Blob(t, p.log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "one\n"}))
 	cfg.Tasks[0].Tests = servicetest.Blob(t, p.log.Store(), sandboxtest.Pack(t, map[string]string{"test.sh": mended}))
 	if change != nil {
@@ -360,6 +360,7 @@ func (p *plane) agents() (stop func()) {
 // TestAgentsMakeBatches: a program of one's own makes the rollouts of a run, from the start of a
 // group to a batch of exact tokens.
 func TestAgentsMakeBatches(t *testing.T) {
+	t.Parallel()
 	p, _ := newAgentPlane(t, "mend", mends, nil)
 	p.agents()
 	batch := servicetest.WaitData[events.BatchReady](t, p.log, "r", events.BatchReadyType, "trainer")
@@ -386,8 +387,9 @@ func TestAgentsMakeBatches(t *testing.T) {
 // TestEndsOfAgents: each way to end has an outcome by rule. What an agent did is scored; what it
 // did not begin, and what the machine failed, is a failure.
 func TestEndsOfAgents(t *testing.T) {
+	t.Parallel()
 	sandboxtest.Require(t)
-	short := func(c *runfile.RunConfig) { c.Limits.Timeout = runfile.Duration(3 * time.Second) }
+	short := func(c *runfile.RunConfig) { c.Limits.Timeout = runfile.Duration(8 * time.Second) }
 	for _, c := range []struct {
 		what, stop, class, why string
 		turns                  int
@@ -438,6 +440,7 @@ func TestEndsOfAgents(t *testing.T) {
 			}},
 	} {
 		t.Run(strings.ReplaceAll(c.what+" "+c.stop+c.class, " ", "_"), func(t *testing.T) {
+			t.Parallel()
 			if c.model == nil {
 				c.model = mends
 			}
@@ -481,6 +484,7 @@ func TestEndsOfAgents(t *testing.T) {
 
 // TestAnAgentWhoseRolloutIsOver ends with it: its run was closed, or it was given up.
 func TestAnAgentWhoseRolloutIsOver(t *testing.T) {
+	t.Parallel()
 	began := make(chan struct{}, 8)
 	p, _ := newAgentPlane(t, "hang behind", func(n int, a ask) said {
 		began <- struct{}{}
@@ -504,6 +508,7 @@ func TestAnAgentWhoseRolloutIsOver(t *testing.T) {
 // one rollout, as when a runner was taken for dead, the one that asked first goes on and the other
 // ends.
 func TestOnlyAnAgentHasItsRollout(t *testing.T) {
+	t.Parallel()
 	p := &plane{t: t, log: natstest.Log(t)}
 	cfg := servicetest.Config("theirs")
 	cfg.Endpoint, cfg.InFlight = newBackend(t, counts).url, 2
