@@ -74,7 +74,7 @@ func TestClient(t *testing.T) {
 	stuck := []string{"-o", "faulthandler_timeout=300", "-o", "faulthandler_exit_on_timeout=true"} // a test that stands still says where
 	processes := strconv.Itoa(min(2*runtime.GOMAXPROCS(0), 8))
 	args := append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "clients/python", "-n", processes, "--dist", "loadfile",
-		"--no-loadscope-reorder", "--durations", "10"}, stuck...)
+		"--no-loadscope-reorder", "--max-worker-restart", "0", "--durations", "10"}, stuck...)
 	env := []string{"RONDO_BINARY=" + program.Binary(t)}
 	if s3dev, err := storagetest.Tool("s3dev"); err == nil { // else pytest says what is missing
 		env = append(env, "S3DEV_BINARY="+s3dev)
