@@ -320,7 +320,7 @@ func TestClientLeaves(t *testing.T) {
 func TestClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	const buffer = 16 << 10 // of each end of the connection
-	huge := strings.Repeat("x", 1<<20)
+	huge := strings.Repeat("x", 256<<10)
 	b := newBackend(t, func(n int, _ ask) said {
 		if n == 0 {
 			return said{content: huge, textOnly: true}
@@ -359,14 +359,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	if err != nil || !strings.Contains(string(first), "200") {
 		t.Fatalf("%q: %v", first, err)
 	}
-	p.say(m, user("b")) // would wait for the one slot
-	if turns := p.rollout(m).Turns; len(turns) != 2 || len(turns[0].Content) != len(huge) {
-		t.Errorf("%d turns, want 2, the first with %d bytes", len(turns), len(huge))
-	}
-	p.finish(m, 1)
-	if r := p.rollout(m); r.Finished.StopReason != events.StopFinished {
-		t.Errorf("finished as %+v", r.Finished)
-	}
+	p.say(m, user("b"))                                                  // would wait for the one slot
 	if err := conn.(*net.TCPConn).SetReadBuffer(len(huge)); err != nil { // it reads on, and not in small pieces
 		t.Fatal(err)
 	}
@@ -378,5 +371,12 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	rest, err := io.ReadAll(resp.Body)
 	if err != nil || !strings.HasSuffix(string(rest), "data: [DONE]\n\n") {
 		t.Errorf("the client that reads on has %d bytes, %q at their end: %v", len(rest), rest[max(0, len(rest)-100):], err)
+	}
+	if turns := p.rollout(m).Turns; len(turns) != 2 || len(turns[0].Content) != len(huge) {
+		t.Errorf("%d turns, want 2, the first with %d bytes", len(turns), len(huge))
+	}
+	p.finish(m, 1)
+	if r := p.rollout(m); r.Finished.StopReason != events.StopFinished {
+		t.Errorf("finished as %+v", r.Finished)
 	}
 }
