@@ -6,17 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -35,19 +31,10 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/dir"
 	planes "github.com/rondo-rl/rondo/tests/plane"
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// The agent of these tests is this program, in sandboxes: what it does is its first argument, its
-// prompt is the second.
-func TestMain(m *testing.M) {
-	if filepath.Dir(os.Args[0]) != runfile.AgentFolder {
-		os.Exit(testAll(m))
-	}
-	if err := actAgent(os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(3)
-	}
-}
+func TestMain(m *testing.M) { os.Exit(testAll(m)) }
 
 func testAll(m *testing.M) int {
 	var err error
@@ -55,186 +42,7 @@ func testAll(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(shared)
-	return m.Run()
-}
-
-// actAgent is an agent that runs what its model calls, and those that do worse.
-func actAgent(what, instruction string) error {
-	if instruction != os.Getenv(runfile.InstructionVariable) {
-		return fmt.Errorf("told %q and %q", instruction, os.Getenv(runfile.InstructionVariable))
-	}
-	if told := os.Getenv("SCRIPTED_SETTINGS"); told != "" {
-		found, err := os.ReadFile(filepath.Join(os.Getenv("HOME"), ".scripted/settings"))
-		if want := regexp.MustCompile(`^[a-z]+ http://127\.0\.0\.1:\d+ \S+ [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`); err != nil ||
-			string(found) != told || !want.MatchString(told) {
-			return fmt.Errorf("settings %q, variable %q: %v", found, told, err)
-		}
-	}
-	messages := []any{map[string]any{"role": "user", "content": instruction}}
-	fmt.Println("agent begins")
-	switch what {
-	case "nothing":
-		return nil
-	case "hang":
-		<-time.After(time.Hour)
-	case "probe":
-		return probe()
-	}
-	if what == "titles" {
-		title := []any{map[string]any{"role": "system", "content": "You are a title generator."}, messages[0]}
-		if _, _, err := askModel(title); err != nil {
-			return err
-		}
-	}
-	for {
-		said, calls, err := askModel(messages)
-		if err != nil && what == "for ever" {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		messages = append(messages, said)
-		switch what {
-		case "exit":
-			return errors.New("it cannot go on")
-		case "hoard":
-			for hoarded := [][]byte{}; ; {
-				hoarded = append(hoarded, bytes.Repeat([]byte("x"), 1<<20))
-			}
-		case "miscounts":
-			return countTokens()
-		case "flood":
-			for line := bytes.Repeat([]byte("flood\n"), 10000); ; {
-				os.Stdout.Write(line)
-			}
-		case "forks":
-			for range 100000 {
-				if exec.Command("/bin/sleep", "3600").Start() != nil {
-					break
-				}
-			}
-		case "hang behind":
-			<-time.After(time.Hour)
-		case "daemon":
-			c := exec.Command("/bin/sh", "-c", "while :; do echo more >> late.txt; sleep 0.1; done")
-			c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-			if err := c.Start(); err != nil {
-				return err
-			}
-		}
-		if len(calls) == 0 && what != "for ever" {
-			return nil
-		}
-		for _, c := range calls {
-			out, _ := exec.Command("/bin/sh", "-c", c[1]).CombinedOutput()
-			messages = append(messages, map[string]any{"role": "tool", "tool_call_id": c[0], "content": string(out)})
-		}
-	}
-}
-
-// askModel asks as a client of OpenAI does.
-func askModel(messages []any) (said map[string]any, calls [][2]string, err error) {
-	tool := map[string]any{"type": "function",
-		"function": map[string]any{"name": "sh", "parameters": map[string]any{"type": "object"}}}
-	status, text, err := request(http.MethodPost, os.Getenv("OPENAI_BASE_URL")+"/chat/completions",
-		map[string]any{"messages": messages, "tools": []any{tool}})
-	if err != nil {
-		return nil, nil, err
-	}
-	var answer struct {
-		Choices []struct{ Message map[string]any }
-	}
-	if err := json.Unmarshal(text, &answer); err != nil || status != http.StatusOK || len(answer.Choices) != 1 {
-		return nil, nil, fmt.Errorf("status %d: %s", status, text)
-	}
-	said = answer.Choices[0].Message
-	list, _ := said["tool_calls"].([]any)
-	for _, c := range list {
-		call := c.(map[string]any)
-		var args struct{ Command string }
-		if err := json.Unmarshal([]byte(call["function"].(map[string]any)["arguments"].(string)), &args); err != nil {
-			return nil, nil, err
-		}
-		calls = append(calls, [2]string{call["id"].(string), args.Command})
-	}
-	return said, calls, nil
-}
-
-func request(method, url string, body any) (status int, text []byte, err error) {
-	data, err := json.Marshal(body)
-	if err != nil {
-		return 0, nil, err
-	}
-	r, err := http.NewRequest(method, url, bytes.NewReader(data))
-	if err != nil {
-		return 0, nil, err
-	}
-	r.Header.Set("Authorization", "Bearer "+os.Getenv("OPENAI_API_KEY"))
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer answer.Body.Close()
-	text, err = io.ReadAll(answer.Body)
-	return answer.StatusCode, text, err
-}
-
-// probe looks for ways out, and ends well where it finds none but the one to its model.
-func probe() error {
-	base := os.Getenv("ANTHROPIC_BASE_URL")
-	began := time.Now()
-	for _, path := range []string{"/", "/rollouts", "/rollouts/r.g000001-0/v1/chat/completions",
-		"/rollouts/r.g000001-1/finish", "/rollouts/r.xother-0/exec", "/v1/telemetry",
-		"/v1beta/models/x:embedContent", "/healthz", "/openapi.json"} {
-		status, text, err := request(http.MethodPost, base+path, map[string]any{"messages": []any{}})
-		if err != nil || status != http.StatusNotFound {
-			return fmt.Errorf("%s: %d %s %v", path, status, text, err)
-		}
-	}
-	for _, address := range []string{"8.8.8.8:53", "169.254.169.254:80", os.Args[3], "example.org:443",
-		"127.0.0.1:22", "[::1]:4222"} {
-		if c, err := net.DialTimeout("tcp", address, 5*time.Second); err == nil {
-			c.Close()
-			return fmt.Errorf("%s can be reached", address)
-		}
-	}
-	for _, proxied := range []string{"http://example.org/",
-		"http://" + os.Args[3] + "/v1/models"} { // by its way, as a proxy
-		c, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", proxied)
-		answer, _ := io.ReadAll(c)
-		if !strings.HasPrefix(string(answer), "HTTP/1.1 403 ") {
-			return fmt.Errorf("%s: %s", proxied, answer)
-		}
-	}
-	if took := time.Since(began); took > 20*time.Second {
-		return fmt.Errorf("refusals took %s", took)
-	}
-	for _, at := range []string{"/run", "/var/run", "/tmp"} {
-		if sockets, _ := filepath.Glob(at + "/*.sock"); len(sockets) > 0 {
-			return fmt.Errorf("sockets of the host: %v", sockets)
-		}
-	}
-	if err := countTokens(); err != nil {
-		return err
-	}
-	_, _, err := askModel([]any{map[string]any{"role": "user",
-		"content": "one turn, so that there is something to score"}})
-	return err
-}
-
-// countTokens asks as a client of Anthropic does.
-func countTokens() error {
-	status, text, err := request(http.MethodPost, os.Getenv("ANTHROPIC_BASE_URL")+"/v1/messages/count_tokens",
-		map[string]any{"messages": []any{map[string]any{"role": "user", "content": "What of it?"}}})
-	if err != nil || status != http.StatusOK || !strings.HasPrefix(string(text), `{"input_tokens":`) {
-		return fmt.Errorf("tokens cannot be counted: %d %s %v", status, text, err)
-	}
-	return nil
+	return program.Run(m)
 }
 
 // settings are what only the start of an agent knows.
@@ -243,22 +51,20 @@ const settings = agents.Model + " " + agents.BaseURL + " " + agents.Key + " " + 
 // shared is a folder for all tests: the layer is built and unpacked once.
 var shared string
 
-// buildLayer puts this program into a layer, as an agent's, in a store of its own.
+// buildLayer puts the program in the folder agent into a layer, in a store of its own. It is a small one: it goes through each plane's store.
 var buildLayer = sync.OnceValues(func() (storage.Store, string) {
 	store, err := dir.Open(filepath.Join(shared, "objects"))
 	if err != nil {
 		panic(err)
 	}
 	folder := filepath.Join(shared, "files")
-	self, err := os.ReadFile(os.Args[0])
-	if err == nil {
-		err = os.Mkdir(folder, 0o755)
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(folder, "agent"), self, 0o755)
-	}
-	if err != nil {
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", folder+"/", "./agent")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if err = os.Mkdir(folder, 0o755); err != nil {
 		panic(err)
+	}
+	if out, err := build.CombinedOutput(); err != nil {
+		panic(fmt.Sprintf("build the agent: %v\n%s", err, out))
 	}
 	program := runfile.AgentFolder + "/agent"
 	built, err := agents.Builder{Store: store, Scratch: shared}.Build(context.Background(), agents.Profile{
@@ -324,8 +130,7 @@ func newAgentPlaneOn(t *testing.T, log *eventlog.Log, what string, model func(in
 	cfg.Limits.Tries = 2
 	cfg.Agent = &runfile.Agent{Layer: storeLayer(t, p.log.Store()),
 		Env: map[string]string{"SCRIPTED_SETTINGS": settings}, Files: map[string]string{".scripted/settings": settings},
-		Command: []string{runfile.AgentFolder + "/agent", what, runfile.InstructionArgument,
-			strings.TrimSuffix(strings.TrimPrefix(b.url, "http://"), "/v1")}}
+		Command: []string{runfile.AgentFolder + "/agent", what, runfile.InstructionArgument, b.host()}}
 	cfg.Tasks[0].Snapshot = servicetest.Blob(t, p.log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "one\n"}))
 	cfg.Tasks[0].Tests = servicetest.Blob(t, p.log.Store(), sandboxtest.Pack(t, map[string]string{"test.sh": mended}))
 	if change != nil {
@@ -360,6 +165,7 @@ func (p *plane) agents() (stop func()) {
 // TestAgentsMakeBatches: a program of one's own makes the rollouts of a run, from the start of a
 // group to a batch of exact tokens.
 func TestAgentsMakeBatches(t *testing.T) {
+	t.Parallel()
 	p, _ := newAgentPlane(t, "mend", mends, nil)
 	p.agents()
 	batch := servicetest.WaitData[events.BatchReady](t, p.log, "r", events.BatchReadyType, "trainer")
@@ -386,8 +192,9 @@ func TestAgentsMakeBatches(t *testing.T) {
 // TestEndsOfAgents: each way to end has an outcome by rule. What an agent did is scored; what it
 // did not begin, and what the machine failed, is a failure.
 func TestEndsOfAgents(t *testing.T) {
+	t.Parallel()
 	sandboxtest.Require(t)
-	short := func(c *runfile.RunConfig) { c.Limits.Timeout = runfile.Duration(3 * time.Second) }
+	short := func(c *runfile.RunConfig) { c.Limits.Timeout = runfile.Duration(8 * time.Second) }
 	for _, c := range []struct {
 		what, stop, class, why string
 		turns                  int
@@ -438,6 +245,7 @@ func TestEndsOfAgents(t *testing.T) {
 			}},
 	} {
 		t.Run(strings.ReplaceAll(c.what+" "+c.stop+c.class, " ", "_"), func(t *testing.T) {
+			t.Parallel()
 			if c.model == nil {
 				c.model = mends
 			}
@@ -481,6 +289,7 @@ func TestEndsOfAgents(t *testing.T) {
 
 // TestAnAgentWhoseRolloutIsOver ends with it: its run was closed, or it was given up.
 func TestAnAgentWhoseRolloutIsOver(t *testing.T) {
+	t.Parallel()
 	began := make(chan struct{}, 8)
 	p, _ := newAgentPlane(t, "hang behind", func(n int, a ask) said {
 		began <- struct{}{}
@@ -504,6 +313,7 @@ func TestAnAgentWhoseRolloutIsOver(t *testing.T) {
 // one rollout, as when a runner was taken for dead, the one that asked first goes on and the other
 // ends.
 func TestOnlyAnAgentHasItsRollout(t *testing.T) {
+	t.Parallel()
 	p := &plane{t: t, log: natstest.Log(t)}
 	cfg := servicetest.Config("theirs")
 	cfg.Endpoint, cfg.InFlight = newBackend(t, counts).url, 2

@@ -80,6 +80,11 @@ func newBackend(t *testing.T, next func(n int, a ask) said) *backend {
 	return b
 }
 
+// host is its address.
+func (b *backend) host() string {
+	return strings.TrimSuffix(strings.TrimPrefix(b.url, "http://"), "/v1")
+}
+
 func (b *backend) seen() []ask {
 	b.mu.Lock()
 	defer b.mu.Unlock()

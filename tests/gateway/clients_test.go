@@ -72,6 +72,7 @@ func clientPlane(t *testing.T) *plane {
 
 // TestPythonClients: OpenAI's, Anthropic's and Google's own clients work with the gateway, in each dialect, whole and as a stream. An answer whose server breaks off is an error to them.
 func TestPythonClients(t *testing.T) {
+	t.Parallel()
 	python := os.Getenv("RONDO_PYTHON")
 	if python == "" {
 		python = "python3"
@@ -99,6 +100,7 @@ func TestPythonClients(t *testing.T) {
 
 // TestNodeClient: OpenAI's client for Node works with the gateway.
 func TestNodeClient(t *testing.T) {
+	t.Parallel()
 	if out, err := exec.Command("node", "-e", "require('openai')").CombinedOutput(); err != nil {
 		missing(t, "node lacks openai (npm install --prefix DIR the packages of tests/gateway/package.json, and set NODE_PATH=DIR/node_modules): "+err.Error()+"\n"+string(out))
 	}
@@ -111,6 +113,7 @@ func TestNodeClient(t *testing.T) {
 
 // TestOtherDialects reads what a client of each sends, and answers errors as it knows them.
 func TestOtherDialects(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t, counts)
 	p := newPlane(t, b.url, nil)
 	m := p.start(nil)

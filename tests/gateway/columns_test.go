@@ -61,6 +61,7 @@ func measures(a ask) bool { return a.MaxTokens == 1 }
 
 // TestColumns: a harness's rollouts have the columns that its run asks for, each token those that were said of it first, whatever course the harness takes. The harness sees nothing of them.
 func TestColumns(t *testing.T) {
+	t.Parallel()
 	n := -1
 	b := newBackend(t, func(_ int, a ask) said {
 		if measures(a) {
@@ -140,6 +141,7 @@ func rowsOf(t *testing.T, p *plane, s storage.Sample, name string, size int) map
 
 // TestWrongColumns: what a server says and is not of the tokens is left out, and the turn says so. Where the run requires it, the harness gets an error that it may repeat.
 func TestWrongColumns(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		lack   string
 		change func(whole, choice map[string]any)
@@ -159,6 +161,7 @@ func TestWrongColumns(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBackend(t, func(n int, a ask) said {
 				if measures(a) {
 					return said{status: http.StatusBadRequest}

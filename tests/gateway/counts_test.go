@@ -41,6 +41,7 @@ func (k *talker) counted(said []message) int {
 // TestCountTokens: a prompt is counted exactly as its turn is then asked with, by tokens behind what was sampled, while another turn has the only slot, and leaves nothing on the log and no trace in
 // the rollout's tree. A server that cannot count is told as each provider tells it, and so is a rollout that is over.
 func TestCountTokens(t *testing.T) {
+	t.Parallel()
 	for _, api := range []string{runfile.APITokens, ""} {
 		t.Run("endpoint_api "+api, func(t *testing.T) {
 			k := newTalker(t, "Qwen3", func(c *runfile.RunConfig) { c.EndpointAPI = api })
@@ -121,6 +122,7 @@ func newSegments(turns []events.TurnSampled) []events.TurnSampled {
 
 // TestAgentCounts: what becomes of an agent's counting says nothing of the agent: no count is a request of its model. One that the machine fails is the machine's, until one succeeds.
 func TestAgentCounts(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t, counts)
 	log := newPlane(t, b.url, nil).log
 	cfg := servicetest.Config("theirs")

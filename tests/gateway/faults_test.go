@@ -16,6 +16,7 @@ import (
 
 // TestFaultsOfTheServer: what a server does wrong is told in the terms of the API, and is no turn.
 func TestFaultsOfTheServer(t *testing.T) {
+	t.Parallel()
 	calls := [][2]string{}
 	for range 65 {
 		calls = append(calls, [2]string{"f", "{}"})
@@ -42,6 +43,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 		"is ahead":          {said{raw: `{"weight_version":9,"choices":[{"finish_reason":"stop","message":{"content":"a"}}]}`}, 409, []string{"policy_version 9"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBackend(t, func(n int, _ ask) said {
 				if n == 0 || n == 1 && name == "says nonsense" { // who says that to a stream is asked for the whole answer
 					return c.said
@@ -74,6 +76,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 
 // TestTokensThatContradict: an answer whose tokens cannot be trusted is good for the harness, and for no training.
 func TestTokensThatContradict(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t, func(int, ask) said {
 		return said{raw: `{"prompt_token_ids":[1],"choices":[{"finish_reason":"stop","message":{"content":"a"},"token_ids":[2,3],"logprobs":{"content":[{"logprob":-1}]}}]}`}
 	})
@@ -89,6 +92,7 @@ func TestTokensThatContradict(t *testing.T) {
 
 // TestSlowServer: neither the gateway nor the rollout waits for ever.
 func TestSlowServer(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t, func(_ int, a ask) said { <-a.leave; return said{} })
 	p := newPlane(t, b.url, func(c *runfile.RunConfig) { c.Limits.TurnTimeout.Whole = runfile.Duration(200 * time.Millisecond) })
 	m := p.start(nil)
@@ -108,6 +112,7 @@ func TestSlowServer(t *testing.T) {
 
 // TestBudgets: a rollout has the turns and the tokens that its run allows.
 func TestBudgets(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t, counts)
 	p := newPlane(t, b.url, func(c *runfile.RunConfig) { c.Limits.Turns, c.Limits.Tokens, c.Sampling.MaxTokens = 3, 100, 50 })
 	m := p.start(nil)
@@ -138,6 +143,7 @@ func TestBudgets(t *testing.T) {
 
 // TestFailure: what a harness could not do is a failure of its rollout, and its group goes on without it.
 func TestFailure(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t, counts)
 	p := newPlane(t, b.url, nil)
 	one := p.start(map[string]any{"group": "g", "size": 2})
@@ -161,6 +167,7 @@ func TestFailure(t *testing.T) {
 
 // TestFeedbackIsTheReward of a rollout that is finished without one.
 func TestFeedbackIsTheReward(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t, counts)
 	p := newPlane(t, b.url, nil)
 	m := p.start(nil)
@@ -174,6 +181,7 @@ func TestFeedbackIsTheReward(t *testing.T) {
 
 // TestFinishedTwiceAtOnce in two gateways that know nothing of each other: whose facts come second finds those of the first.
 func TestFinishedTwiceAtOnce(t *testing.T) {
+	t.Parallel()
 	p := newPlane(t, newBackend(t, counts).url, nil)
 	urls := []string{p.url, p.serve(nil)}
 	for i := range 10 {

@@ -44,6 +44,7 @@ func lastOf(pattern string) func(string) string {
 
 // TestFinishes: a harness is told in its own dialect how a turn ended, whole and as a stream. A turn that was cut has no call, and what nobody knows is not the model's end.
 func TestFinishes(t *testing.T) {
+	t.Parallel()
 	var says said
 	b := newBackend(t, func(int, ask) said { return says })
 	p := newPlane(t, b.url, nil)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -85,12 +86,14 @@ func sampledOnce(t *testing.T, b *backend, turns, lost int) {
 // TestAgentsComeBack: agents whose runner is stopped, or whose sandboxes are killed, are started
 // anew: their recorded turns are answered from the log, and their rollouts end as undisturbed ones.
 func TestAgentsComeBack(t *testing.T) {
+	t.Parallel()
 	sandboxtest.Require(t)
-	for name, lose := range map[string]func(p *plane, stop func()){
-		"runner":  func(p *plane, stop func()) { stop(); p.agents() },
-		"sandbox": func(*plane, func()) { killSandboxes(t, os.Getpid(), 2) },
+	for name, lose := range map[string]func(t *testing.T, p *plane, b *backend, stop func()){
+		"runner":  func(_ *testing.T, p *plane, _ *backend, stop func()) { stop(); p.agents() },
+		"sandbox": func(t *testing.T, _ *plane, b *backend, _ func()) { killSandboxes(t, b, os.Getpid(), 2) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			g := gated{make(chan struct{}, 8), make(chan struct{})}
 			p, b := newAgentPlane(t, "mend", g.at(5, mends), func(cfg *runfile.RunConfig) {
 				cfg.GroupSize, cfg.InFlight, cfg.Epochs, cfg.Feeds, cfg.Limits.AgentRestarts = 2, 2, 1, nil, 1
@@ -99,7 +102,7 @@ func TestAgentsComeBack(t *testing.T) {
 			for range 2 { // both wait for their third turn
 				<-g.asked
 			}
-			lose(p, stop)
+			lose(t, p, b, stop)
 			servicetest.Wait(t, p.log, "r", events.RolloutRetriedType, "*", 2)
 			close(g.answer)
 			for _, rollout := range []string{"g000001-0", "g000001-1"} {
@@ -120,6 +123,7 @@ func TestAgentsComeBack(t *testing.T) {
 
 // TestAgentsAreNotStartedForEver: behind limits.agent_restarts the rollout fails as the machine's.
 func TestAgentsAreNotStartedForEver(t *testing.T) {
+	t.Parallel()
 	g := gated{make(chan struct{}, 8), make(chan struct{})}
 	p, b := newAgentPlane(t, "mend", g.at(3, mends), func(cfg *runfile.RunConfig) {
 		cfg.GroupSize, cfg.InFlight, cfg.Epochs, cfg.Feeds, cfg.Limits.AgentRestarts = 1, 1, 1, nil, 1
@@ -127,7 +131,7 @@ func TestAgentsAreNotStartedForEver(t *testing.T) {
 	p.agents()
 	for range 2 {
 		<-g.asked
-		killSandboxes(t, os.Getpid(), 1)
+		killSandboxes(t, b, os.Getpid(), 1)
 	}
 	failed := servicetest.WaitData[events.RolloutFailed](t, p.log, "r", events.RolloutFailedType, "g000001-0")
 	if failed.Class != events.ClassSandbox || failed.Stage != events.StageTools ||
@@ -142,6 +146,7 @@ func TestAgentsAreNotStartedForEver(t *testing.T) {
 // TestAnAgentThatDiffers: an agent that asks otherwise when it is started anew goes on from its last
 // equal turn. What it left behind is on the log and in no sample.
 func TestAnAgentThatDiffers(t *testing.T) {
+	t.Parallel()
 	g := gated{make(chan struct{}, 8), make(chan struct{})}
 	differs := func(n int, a ask) said {
 		if len(a.Messages) == 3 { // what it answers holds no mask
@@ -154,14 +159,14 @@ func TestAnAgentThatDiffers(t *testing.T) {
 		}
 		return mends(n, a)
 	}
-	p, _ := newAgentPlane(t, "mend", g.at(7, differs), func(cfg *runfile.RunConfig) {
+	p, b := newAgentPlane(t, "mend", g.at(7, differs), func(cfg *runfile.RunConfig) {
 		cfg.GroupSize, cfg.InFlight, cfg.Feeds = 2, 2, []runfile.Feed{{Name: "trainer", GroupsPerBatch: 1}}
 	})
 	p.agents()
 	for range 2 {
 		<-g.asked
 	}
-	killSandboxes(t, os.Getpid(), 2)
+	killSandboxes(t, b, os.Getpid(), 2)
 	servicetest.Wait(t, p.log, "r", events.RolloutRetriedType, "*", 2)
 	close(g.answer)
 	batch := servicetest.WaitData[events.BatchReady](t, p.log, "r", events.BatchReadyType, "trainer")
@@ -185,6 +190,7 @@ func TestAnAgentThatDiffers(t *testing.T) {
 // TestAgentsComeBackFromAnything kills sandboxes and tool runners, with the gateways that these
 // have, while agents work: each recorded turn is answered from the log and counted once.
 func TestAgentsComeBackFromAnything(t *testing.T) {
+	t.Parallel()
 	sandboxtest.Require(t)
 	rollouts, turns, kills := nightly.Count(4, 200), nightly.Count(8, 30), nightly.Count(3, 100)
 	server, err := embedded.Start(embedded.Options{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
@@ -243,7 +249,7 @@ func TestAgentsComeBackFromAnything(t *testing.T) {
 			runners[i].Kill()
 			runners[i] = runner()
 		} else {
-			killSandboxes(t, runners[i-2].Cmd.Process.Pid, 1)
+			killSandboxes(t, b, runners[i-2].Cmd.Process.Pid, 1)
 		}
 	}
 	restarts := 0
@@ -260,29 +266,35 @@ func TestAgentsComeBackFromAnything(t *testing.T) {
 	planes.Prove(t, p.log, "r")
 }
 
-// killSandboxes kills the first processes of so many sandboxes of a process, in which agents work.
-// Where there are none at the moment, none is killed by night; by day the test waits for them.
-func killSandboxes(t *testing.T, parent, count int) {
+// killSandboxes kills the first processes of so many sandboxes of a process, in which agents work for a model. One that ends meanwhile
+// is not killed: the test looks again. Where there are none at the moment, none is killed by night; by day the test waits for them.
+func killSandboxes(t *testing.T, b *backend, parent, count int) {
 	t.Helper()
-	var found []int
+	model := " " + b.host() + " " // the last argument of this test's agents, and of no other's
+	killed := 0
 	program.Eventually(t, func() error {
-		found = found[:0]
+		var found []int
 		for pid, line := range processes(t) {
 			if first, inside := below(parent, pid); inside && strings.HasPrefix(line, runfile.AgentFolder+"/agent ") &&
-				!slices.Contains(found, first) {
+				strings.HasSuffix(line, model) && !slices.Contains(found, first) {
 				found = append(found, first)
 			}
 		}
-		if len(found) < count && !nightly.On() {
-			return fmt.Errorf("%d agents work, want %d", len(found), count)
+		if killed+len(found) < count && !nightly.On() {
+			return fmt.Errorf("killed %d sandboxes, and %d agents work, want %d", killed, len(found), count)
+		}
+		for _, pid := range found[:min(count-killed, len(found))] {
+			err := syscall.Kill(pid, syscall.SIGKILL)
+			if errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("the sandbox of process %d has ended before it was killed", pid)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			killed++
 		}
 		return nil
 	})
-	for _, pid := range found[:min(count, len(found))] {
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // processes are the command lines of all processes.

@@ -17,6 +17,7 @@ import (
 
 // TestGroupOfAHarness: two members of a group work with tools of their own, are scored by their harness, and become a batch.
 func TestGroupOfAHarness(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t, func(_ int, a ask) said {
 		switch len(a.Messages) {
 		case 2:
@@ -93,6 +94,7 @@ func promptOf(a ask) []int32 {
 
 // TestExactContinuation: turns that extend each other are one sample, and their files hold each token once.
 func TestExactContinuation(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t, counts)
 	p := newPlane(t, b.url, nil)
 	m := p.start(nil)
@@ -119,6 +121,7 @@ func TestExactContinuation(t *testing.T) {
 
 // TestTokensForAHarness: a harness that asks for token ids has those of the log, and one that begins in a closed run learns that it is closed.
 func TestTokensForAHarness(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t, counts)
 	p := newPlane(t, b.url, nil)
 	m := p.start(map[string]any{"size": 1})
@@ -193,6 +196,7 @@ func (p *plane) turns(m member) []readTurn {
 // TestBranches: a harness that tries again, forgets, and works on two things at once, of which the
 // run masks none, or one.
 func TestBranches(t *testing.T) {
+	t.Parallel()
 	t.Run("all are trained on", func(t *testing.T) { branches(t, "answer 3, answer 5", nil) })
 	t.Run("the judge is masked", func(t *testing.T) {
 		branches(t, "", []runfile.ConversationRule{{Name: "judges", System: "judge", Train: new(false)}})
@@ -255,6 +259,7 @@ func branches(t *testing.T, judge string, rules []runfile.ConversationRule) {
 
 // TestManyAtOnce: calls of one rollout at the same time are turns one after the other, and the intake refuses none.
 func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
 	const n = 12
 	all := make(chan struct{})
 	b := newBackend(t, func(i int, a ask) said {
@@ -284,6 +289,7 @@ func TestManyAtOnce(t *testing.T) {
 
 // TestAnotherGatewayGoesOn: a gateway keeps nothing, so that what it has answered is there for the next one.
 func TestAnotherGatewayGoesOn(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t, counts)
 	p := newPlane(t, b.url, nil)
 	m := p.start(map[string]any{"group": "g", "member": 1, "size": 2})
@@ -302,6 +308,7 @@ func TestAnotherGatewayGoesOn(t *testing.T) {
 
 // TestTextOnly: of a server without token ids the text is kept, and nothing is trained on.
 func TestTextOnly(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t, func(n int, _ ask) said { return said{content: " " + text(n) + "\n", textOnly: true} })
 	p := newPlane(t, b.url, nil)
 	m := p.start(map[string]any{"size": 1})
@@ -324,6 +331,7 @@ func TestTextOnly(t *testing.T) {
 
 // TestStartedByEvent: a harness that submits rollout.started needs the gateway for its calls alone.
 func TestStartedByEvent(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t, counts)
 	p := newPlane(t, b.url, nil)
 	m := p.start(map[string]any{"group": "both"})

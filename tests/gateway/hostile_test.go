@@ -17,6 +17,7 @@ import (
 
 // TestRequestsThatAreWrong are refused with what is wrong, before anybody is asked or told.
 func TestRequestsThatAreWrong(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t, counts)
 	p := newPlane(t, b.url, nil)
 	m := p.start(map[string]any{"group": "g"})
@@ -100,6 +101,7 @@ func TestRequestsThatAreWrong(t *testing.T) {
 
 // TestKeys: only who has a key gets in, sees his own runs, and goes on with his own rollouts.
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t, counts)
 	p := newPlane(t, b.url, nil)
 	servicetest.OpenRun(t, p.log, "other", servicetest.Config("a"))
@@ -138,6 +140,7 @@ func TestKeys(t *testing.T) {
 
 // TestLimits: a tenant who asks for more than his share is told when to come again.
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	wait := make(chan struct{})
 	b := newBackend(t, func(n int, a ask) said {
 		if a.Messages[0]["content"] == "slow" {
@@ -188,6 +191,7 @@ func TestLimits(t *testing.T) {
 // TestSlowRequestsHoldNoSlot: clients that begin a request and never end it keep nobody from the inference servers, nor from their own
 // number of calls at once.
 func TestSlowRequestsHoldNoSlot(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t, counts)
 	p := newPlane(t, b.url, nil)
 	anna := gateway.WithKey("anna", "a-key")

@@ -77,6 +77,7 @@ func (p *plane) trainedOn(t *testing.T, rollout string) {
 // TestOtherModels: a conversation goes to the model that its rule names, as a chat without tokens and
 // within the run's max_tokens, and goes on there; the policy is asked for the others alone.
 func TestOtherModels(t *testing.T) {
+	t.Parallel()
 	small := newBackend(t, names)
 	title := func(p *plane, m member, conversation ...message) []message {
 		var c completion
@@ -136,6 +137,7 @@ func TestOtherModels(t *testing.T) {
 // TestAnotherModelIsAway: that it cannot be asked is a failure of the machine, no turn, and nothing to the
 // other conversations.
 func TestAnotherModelIsAway(t *testing.T) {
+	t.Parallel()
 	small := newBackend(t, func(n int, _ ask) said {
 		if n == 0 {
 			return said{status: http.StatusServiceUnavailable, raw: "loading"}
@@ -156,6 +158,7 @@ func TestAnotherModelIsAway(t *testing.T) {
 // TestOtherModelsByTree: of two conversations that begin at once the first to be answered is the main one,
 // and the other is asked of the model of its rule, whatever the policy has said to it meanwhile.
 func TestOtherModelsByTree(t *testing.T) {
+	t.Parallel()
 	var both sync.WaitGroup
 	both.Add(2)
 	policy := newBackend(t, func(n int, _ ask) said {
@@ -185,6 +188,7 @@ func TestOtherModelsByTree(t *testing.T) {
 // TestOtherModelsBehindARestart: an agent that is killed and started anew has the answers of the other model
 // from the log, as those of the policy.
 func TestOtherModelsBehindARestart(t *testing.T) {
+	t.Parallel()
 	small := newBackend(t, names)
 	g := gated{make(chan struct{}, 8), make(chan struct{})}
 	p, policy := newAgentPlane(t, "titles", g.at(5, mends), func(cfg *runfile.RunConfig) {
@@ -192,7 +196,7 @@ func TestOtherModelsBehindARestart(t *testing.T) {
 	})
 	p.agents()
 	<-g.asked
-	killSandboxes(t, os.Getpid(), 1)
+	killSandboxes(t, policy, os.Getpid(), 1)
 	servicetest.Wait(t, p.log, "r", events.RolloutRetriedType, "*", 1)
 	close(g.answer)
 	const rollout = "g000001-0"

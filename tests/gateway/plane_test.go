@@ -55,6 +55,14 @@ func (p *plane) serve(change func(*gateway.Options)) string {
 // serveFleet starts a gateway to a fleet of its own.
 func (p *plane) serveFleet(change func(*gateway.Options), servers func(*fleet.Options)) string {
 	p.t.Helper()
+	server := httptest.NewServer(p.gateway(change, servers))
+	p.t.Cleanup(server.Close)
+	return server.URL
+}
+
+// gateway makes a gateway.
+func (p *plane) gateway(change func(*gateway.Options), servers func(*fleet.Options)) http.Handler {
+	p.t.Helper()
 	opts := gateway.DefaultOptions()
 	if change != nil {
 		change(&opts)
@@ -64,9 +72,7 @@ func (p *plane) serveFleet(change func(*gateway.Options), servers func(*fleet.Op
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	server := httptest.NewServer(g)
-	p.t.Cleanup(server.Close)
-	return server.URL
+	return g
 }
 
 // reply is what the gateway answered.

@@ -8,6 +8,7 @@ import (
 
 // TestRewrittenCalls: a harness that writes a call's arguments anew stays in its sample, in each dialect. One that changes them, or repeats a call of another rollout, begins a new one.
 func TestRewrittenCalls(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t, func(_ int, a ask) said {
 		if a.Messages[len(a.Messages)-1]["role"] == "tool" {
 			return said{content: "Done."}

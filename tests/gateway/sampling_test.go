@@ -11,6 +11,7 @@ import (
 // TestSamplingParameters: what the run sets is sent whatever a harness asks for, what it leaves out is the harness's, and both stand in the
 // turn: how it was sampled, and what the harness asked for.
 func TestSamplingParameters(t *testing.T) {
+	t.Parallel()
 	asks := map[string]any{
 		"messages": []message{user("a")}, "temperature": 0.2, "top_p": 0.5, "top_k": 7, "repetition_penalty": 1.3,
 		"stop": "end", "chat_template_kwargs": map[string]any{"enable_thinking": false},
@@ -30,6 +31,7 @@ func TestSamplingParameters(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBackend(t, counts)
 			p := newPlane(t, b.url, func(cfg *runfile.RunConfig) { c.change(&cfg.Sampling) })
 			m := p.start(nil)
@@ -51,6 +53,7 @@ func TestSamplingParameters(t *testing.T) {
 
 // TestWrongSamplingParameters: what a harness may set is held to the same ranges, and what it may not set is only recorded.
 func TestWrongSamplingParameters(t *testing.T) {
+	t.Parallel()
 	b := newBackend(t, counts)
 	p := newPlane(t, b.url, func(cfg *runfile.RunConfig) { cfg.Sampling.TopP = nil })
 	m := p.start(nil)

@@ -6,14 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
-	"net/url"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/services/gateway"
@@ -58,6 +58,7 @@ func eventsOf(t *testing.T, body string) (list []string) {
 
 // TestStream: a stream says what the whole answer would have, in pieces that every client can read.
 func TestStream(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("grün 漢字 🙂 ", 3000)
 	arguments := `{"text":"` + strings.Repeat("x", 10000) + `"}`
 	b := newBackend(t, func(int, ask) said { return said{content: long, calls: [][2]string{{"a", "{}"}, {"write", arguments}}} })
@@ -113,8 +114,10 @@ var asks = map[string]struct{ body, ends string }{
 // TestNothingIsCompleteThatIsNotRecorded: in each dialect a client reads thoughts and words while the inference server sends them. It sees a call, and that the answer is complete, when the
 // turn is on the log.
 func TestNothingIsCompleteThatIsNotRecorded(t *testing.T) {
+	t.Parallel()
 	for path, c := range asks {
 		t.Run(path, func(t *testing.T) {
+			t.Parallel()
 			told := make(chan struct{})
 			b := newBackend(t, func(int, ask) said {
 				return said{thought: "I wonder.", content: "I look.", calls: [][2]string{{"look", `{"a":"bcd"}`}}, between: func(sent string) {
@@ -176,6 +179,7 @@ func TestNothingIsCompleteThatIsNotRecorded(t *testing.T) {
 
 // TestStreamsThatBreakOff: an answer that breaks off, is aborted or is refused at its end ends with an error in the client's dialect, and is no turn. It is not asked for again, and the rollout goes on.
 func TestStreamsThatBreakOff(t *testing.T) {
+	t.Parallel()
 	many := make([][2]string, 65)
 	for i := range many {
 		many[i] = [2]string{"look", "{}"}
@@ -186,6 +190,7 @@ func TestStreamsThatBreakOff(t *testing.T) {
 		s.content = "Half of it."
 		for path, c := range asks {
 			t.Run(name+" "+path, func(t *testing.T) {
+				t.Parallel()
 				b := newBackend(t, func(n int, _ ask) said {
 					if n == 0 {
 						return s
@@ -213,6 +218,7 @@ func TestStreamsThatBreakOff(t *testing.T) {
 
 // TestRolloutEndsWithinAStream: what is refused when it is to be recorded is an error at the end, and no turn.
 func TestRolloutEndsWithinAStream(t *testing.T) {
+	t.Parallel()
 	var p *plane
 	var m member
 	b := newBackend(t, func(int, ask) said {
@@ -235,6 +241,7 @@ func TestRolloutEndsWithinAStream(t *testing.T) {
 
 // TestServersWithoutStreams: a client that wants a stream has one of a server that answers as a whole, or refuses streams. The latter is asked for one once, and its tokens are recorded.
 func TestServersWithoutStreams(t *testing.T) {
+	t.Parallel()
 	refuses := func(_ int, a ask) said {
 		if a.Stream {
 			return said{status: http.StatusBadRequest, raw: `{"object":"error","message":"return_token_ids is not supported with streaming on /v1/chat/completions"}`}
@@ -258,6 +265,7 @@ func TestServersWithoutStreams(t *testing.T) {
 
 // TestClientLeaves: what nobody waits for is not asked for any more, and is no turn, whether or not some of it was told.
 func TestClientLeaves(t *testing.T) {
+	t.Parallel()
 	for _, stream := range []bool{false, true} {
 		t.Run(fmt.Sprint("stream ", stream), func(t *testing.T) {
 			asked, left := make(chan struct{}), make(chan struct{})
@@ -307,9 +315,12 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
-// TestClientThatDoesNotRead holds neither a slot nor a turn back.
+// TestClientThatDoesNotRead holds neither a slot nor a turn back: while the gateway has a piece for it that finds no place on its connection,
+// another call is answered. The client has all of the answer when it reads on, so it was not given up to make way.
 func TestClientThatDoesNotRead(t *testing.T) {
-	huge := strings.Repeat("x", 6<<20)
+	t.Parallel()
+	const buffer = 16 << 10 // of each end of the connection
+	huge := strings.Repeat("x", 256<<10)
 	b := newBackend(t, func(n int, _ ask) said {
 		if n == 0 {
 			return said{content: huge, textOnly: true}
@@ -317,17 +328,24 @@ func TestClientThatDoesNotRead(t *testing.T) {
 		return said{content: "small", textOnly: true}
 	})
 	p := newPlane(t, b.url, nil)
-	p.url = p.serve(func(o *gateway.Options) { o.Slots = 1 })
-	m := p.start(nil)
-	at, err := url.Parse(p.url)
-	if err != nil {
-		t.Fatal(err)
+	server := httptest.NewUnstartedServer(p.gateway(func(o *gateway.Options) { o.Slots = 1 }, nil))
+	server.Config.ConnState = func(c net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			c.(*net.TCPConn).SetWriteBuffer(buffer)
+		}
 	}
-	conn, err := net.Dial("tcp", at.Host)
+	server.Start()
+	t.Cleanup(server.Close)
+	p.url = server.URL
+	m := p.start(nil)
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+	if err := conn.(*net.TCPConn).SetReadBuffer(buffer); err != nil {
+		t.Fatal(err)
+	}
 	body := `{"messages":[{"role":"user","content":"a"}],"stream":true}`
 	req, err := http.NewRequest(http.MethodPost, p.url+m.chat(), strings.NewReader(body))
 	if err != nil {
@@ -336,16 +354,26 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	if err := req.Write(conn); err != nil {
 		t.Fatal(err)
 	}
-	if line, err := bufio.NewReaderSize(conn, 16).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
-		t.Fatalf("%q: %v", line, err)
+	reader := bufio.NewReaderSize(conn, 16)
+	first, err := reader.Peek(16)
+	if err != nil || !strings.Contains(string(first), "200") {
+		t.Fatalf("%q: %v", first, err)
 	}
-	began := time.Now()
-	p.say(m, user("b")) // would wait for the one slot
+	p.say(m, user("b"))                                                  // would wait for the one slot
+	if err := conn.(*net.TCPConn).SetReadBuffer(len(huge)); err != nil { // it reads on, and not in small pieces
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(reader, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	rest, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.HasSuffix(string(rest), "data: [DONE]\n\n") {
+		t.Errorf("the client that reads on has %d bytes, %q at their end: %v", len(rest), rest[max(0, len(rest)-100):], err)
+	}
 	if turns := p.rollout(m).Turns; len(turns) != 2 || len(turns[0].Content) != len(huge) {
-		t.Errorf("%d turns", len(turns))
-	}
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("the second call took %s", took)
+		t.Errorf("%d turns, want 2, the first with %d bytes", len(turns), len(huge))
 	}
 	p.finish(m, 1)
 	if r := p.rollout(m); r.Finished.StopReason != events.StopFinished {

@@ -232,6 +232,7 @@ func (k *talker) masked(want ...string) {
 // writes the conversation, and any other begins one. What each prompt was is recorded token for
 // token.
 func TestHarnessesByTokens(t *testing.T) {
+	t.Parallel()
 	dropped := map[string]any{"reasoning_content": nil}
 	begin := func(k *talker) []message {
 		return k.ask("I look.", "a", system("You mend."), user("Mend it."))
@@ -421,6 +422,7 @@ func TestHarnessesByTokens(t *testing.T) {
 		}, []string{" 0 1 2 3"}},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
 			if c.template == "" {
 				c.template = "Qwen3"
 			}
@@ -440,6 +442,7 @@ func TestHarnessesByTokens(t *testing.T) {
 // TestBillingHeader: what Claude Code puts before its system prompt, anew in each request, is no
 // part of the prompt.
 func TestBillingHeader(t *testing.T) {
+	t.Parallel()
 	k := newTalker(t, "Qwen3", nil)
 	var messages []any
 	for i := range 3 {
@@ -462,6 +465,7 @@ func TestBillingHeader(t *testing.T) {
 
 // TestDialectsByTokens: what a client of each dialect is given and gives back is what was sampled, with its thoughts and its calls.
 func TestDialectsByTokens(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		begin  map[string]any
 		behind func(answer map[string]json.RawMessage) []any // what follows the first message
@@ -504,6 +508,7 @@ func TestDialectsByTokens(t *testing.T) {
 // was asked with, and one of them stays in the sample. The requests that go on with them find
 // their own.
 func TestParallelByTokens(t *testing.T) {
+	t.Parallel()
 	k := newTalker(t, "Qwen3", nil)
 	talk := k.ask("I look.", "a", user("Mend it."))
 	talk = append(talk, result(talk, "seen"))
@@ -553,6 +558,7 @@ func TestParallelByTokens(t *testing.T) {
 // TestTwinsByTokens: a request stays behind the turn that it went on with, though a twin of that,
 // which says the same behind other thoughts, is recorded before the request's own answer.
 func TestTwinsByTokens(t *testing.T) {
+	t.Parallel()
 	k := newTalker(t, "Qwen3", nil)
 	held, release, twin := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	talk := k.ask("I look.", "a", user("Mend it."))
@@ -585,6 +591,7 @@ func TestTwinsByTokens(t *testing.T) {
 // TestExpertsByTokens: each sample has the experts of all of its tokens, where it goes on, and
 // where it begins behind tokens of another one.
 func TestExpertsByTokens(t *testing.T) {
+	t.Parallel()
 	mixture := tokenstest.Mixture{Layers: 2, TopK: 1, Experts: 64, Width: 1}
 	k := newTalker(t, "Qwen3", func(c *runfile.RunConfig) {
 		c.TokenColumns = &runfile.TokenColumns{RoutedExperts: &runfile.RoutedExperts{Layers: mixture.Layers, TopK: mixture.TopK, Experts: mixture.Experts}, Required: true}
@@ -619,6 +626,7 @@ func TestExpertsByTokens(t *testing.T) {
 // TestRoomForAHarness: a harness's fixed max_tokens is cut to what the context has left, by tokens
 // and by messages, and the turn says so.
 func TestRoomForAHarness(t *testing.T) {
+	t.Parallel()
 	k := newTalker(t, "Qwen3", func(c *runfile.RunConfig) { c.Sampling.MaxTokens = 5000 })
 	k.s.Context, k.most = 2000, 32000
 	k.ask("Done.", "", user("Mend it."))
@@ -645,6 +653,7 @@ func TestRoomForAHarness(t *testing.T) {
 
 // TestTokensTakeText: what has no place in a prompt of tokens is refused by name.
 func TestTokensTakeText(t *testing.T) {
+	t.Parallel()
 	k := newTalker(t, "Qwen3", nil)
 	image := message{"role": "user", "content": []any{map[string]any{"type": "image_url", "image_url": map[string]any{"url": "data:,"}}}}
 	if got := k.post(k.m.chat(), map[string]any{"messages": []any{image}}, http.StatusBadRequest, nil); !strings.Contains(string(got.body), `messages[0]: content[0]: a part of type \"image_url\"`) {
@@ -657,6 +666,7 @@ func TestTokensTakeText(t *testing.T) {
 // TestAgentByTokens: an agent's own program makes the rollouts of a run whose server is asked by
 // tokens: a batch with one sample for each rollout, which is what the server saw and sampled.
 func TestAgentByTokens(t *testing.T) {
+	t.Parallel()
 	s := tokenstest.New(t, "Qwen3", nil)
 	s.Say = func(prompt string) (string, string) {
 		commands := []string{"cat a.txt", "echo two >> a.txt; cat a.txt"}

@@ -10,6 +10,7 @@ import (
 // TestToolsOfAgents: tools that are no functions, as Codex offers them, are called and answered in one sample. A web search, which nobody here could run, is withheld, and the answer and
 // the record say so.
 func TestToolsOfAgents(t *testing.T) {
+	t.Parallel()
 	calls := map[string]string{"edit": `{"input": "*** Begin\n"}`, "mcp_a__look": `{"city": "Paris"}`, "local_shell": `{"command": ["ls", "-l"]}`, "tool_search": `{"query": "mail"}`}
 	var wanted string
 	b := newBackend(t, func(_ int, a ask) said {

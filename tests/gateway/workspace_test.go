@@ -116,6 +116,7 @@ func (p *plane) scored(m member) events.RolloutScored {
 
 // TestWorkspaceOfAHarness: a harness works in its task's workspace, and the task's verifier decides the reward. What comes again is done once.
 func TestWorkspaceOfAHarness(t *testing.T) {
+	t.Parallel()
 	p := newWorkPlane(t, nil)
 	p.runner(t.TempDir())
 	m := p.start(nil)
@@ -209,6 +210,7 @@ func TestWorkspaceOfAHarness(t *testing.T) {
 
 // TestHostileWorkspace: what an agent does in its workspace stays there, its output is bounded, and it has nothing of the verifier's.
 func TestHostileWorkspace(t *testing.T) {
+	t.Parallel()
 	const secret = "AKIAQ3EGRIVLUXM7T2PZ"
 	p := newWorkPlane(t, func(cfg *runfile.RunConfig) { cfg.Features = append(cfg.Features, runfile.FeatureRedactSecrets) })
 	p.runner(t.TempDir())
@@ -261,6 +263,7 @@ func TestHostileWorkspace(t *testing.T) {
 
 // TestUnchangedWorkspace: a harness that changed nothing is scored as the task's snapshot is, and only by the verifier.
 func TestUnchangedWorkspace(t *testing.T) {
+	t.Parallel()
 	p := newWorkPlane(t, nil)
 	m := p.start(nil)
 	p.say(m, user("Mend it."))
@@ -274,6 +277,7 @@ func TestUnchangedWorkspace(t *testing.T) {
 
 // TestCallsOutliveProcesses: a call that was taken in is answered once, whoever dies, and asks again.
 func TestCallsOutliveProcesses(t *testing.T) {
+	t.Parallel()
 	p := newWorkPlane(t, nil)
 	other := p.serve(nil)
 	m := p.start(nil)
@@ -312,6 +316,7 @@ func TestCallsOutliveProcesses(t *testing.T) {
 
 // TestTwoClients: calls of two clients at two gateways, and turns between them, come one after the other, each once.
 func TestTwoClients(t *testing.T) {
+	t.Parallel()
 	p := newWorkPlane(t, nil)
 	p.runner(t.TempDir())
 	urls := []string{p.url, p.serve(nil)}
@@ -341,6 +346,7 @@ func TestTwoClients(t *testing.T) {
 
 // TestCallOfAnEndedRollout: whoever awaits an answer is told when the rollout ends without one.
 func TestCallOfAnEndedRollout(t *testing.T) {
+	t.Parallel()
 	p := newWorkPlane(t, nil)
 	m := p.start(nil)
 	told := make(chan ended)
@@ -358,6 +364,7 @@ func TestCallOfAnEndedRollout(t *testing.T) {
 
 // TestNoWorkspace: rollouts of tasks that the run does not have, or that have stages, have none.
 func TestNoWorkspace(t *testing.T) {
+	t.Parallel()
 	p := newPlane(t, newBackend(t, counts).url, nil)
 	m := p.start(nil)
 	if status, said := p.calls(t.Context(), p.url, m, "exec", "", map[string]any{"command": []string{"true"}}); status != http.StatusConflict || said.Error.Code != "no_workspace" {
@@ -370,6 +377,7 @@ func TestNoWorkspace(t *testing.T) {
 
 // TestForgedEnds: who submits facts himself cannot put another workspace before the verifier, nor another verdict in its place.
 func TestForgedEnds(t *testing.T) {
+	t.Parallel()
 	p := newWorkPlane(t, nil)
 	p.runner(t.TempDir())
 	m := p.start(nil)

@@ -7,10 +7,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/rondo-rl/rondo/storage/storagetest"
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
@@ -23,7 +25,7 @@ func python(t *testing.T) string {
 	if program == "" {
 		program = "python3"
 	}
-	if out, err := exec.Command(program, "-c", "import hatchling, mypy, nats, numpy, pyarrow, pytest, safetensors").CombinedOutput(); err != nil {
+	if out, err := exec.Command(program, "-c", "import hatchling, mypy, nats, numpy, pyarrow, pytest, safetensors, xdist").CombinedOutput(); err != nil {
 		why := program + " lacks the modules of clients/python/requirements.txt (or set RONDO_PYTHON): " + string(out)
 		if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
 			t.Fatal(why)
@@ -63,14 +65,21 @@ func repository(t *testing.T) string {
 
 var passed = regexp.MustCompile(`(\d+) passed`)
 
-// TestClient runs the client's tests as README.md says, against a plane of this repository's code.
+// TestClient runs the client's tests as README.md says, against planes of this repository's code. They wait for planes and clocks most of
+// the time, so several files are tested at once, each by one process, as a file's tests share fixtures.
 func TestClient(t *testing.T) {
 	t.Parallel()
 	py := python(t)
 	root := repository(t)
 	stuck := []string{"-o", "faulthandler_timeout=300", "-o", "faulthandler_exit_on_timeout=true"} // a test that stands still says where
-	args := append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "clients/python"}, stuck...)
-	out := runWith(t, []string{"RONDO_BINARY=" + program.Binary(t)}, root, py, args...)
+	processes := strconv.Itoa(min(2*runtime.GOMAXPROCS(0), 8))
+	args := append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "clients/python", "-n", processes, "--dist", "loadfile",
+		"--no-loadscope-reorder", "--max-worker-restart", "0", "--durations", "10"}, stuck...)
+	env := []string{"RONDO_BINARY=" + program.Binary(t)}
+	if s3dev, err := storagetest.Tool("s3dev"); err == nil { // else pytest says what is missing
+		env = append(env, "S3DEV_BINARY="+s3dev)
+	}
+	out := runWith(t, env, root, py, args...)
 	t.Log(out)
 	found := passed.FindStringSubmatch(out)
 	if found == nil {
