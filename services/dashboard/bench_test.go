@@ -31,7 +31,7 @@ func BenchmarkPages(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer release()
-	d.patience = patience
+	d.patience, d.cardTime = patience, cardTime
 	d.shelf.follow(held)
 	held.await(b.Context(), last)
 	b.Logf("%d events are folded in %s", last, time.Since(began).Round(time.Millisecond))

@@ -50,7 +50,7 @@ func open(t testing.TB, log *eventlog.Log) *Dashboard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.patience, d.searchTime = 2*time.Minute, 2*time.Minute // for tests that look at a page once, on a busy machine too
+	d.patience, d.searchTime, d.cardTime = 2*time.Minute, 2*time.Minute, 2*time.Minute // for tests that look at a page once, on a busy machine too
 	return d
 }
 

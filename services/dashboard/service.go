@@ -25,6 +25,7 @@ import (
 	"github.com/rondo-rl/rondo/evaluation"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/health"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/pipeline/presence"
 )
@@ -56,8 +57,13 @@ type Dashboard struct {
 	patience  time.Duration
 	// searchTime bounds how long a search may take.
 	searchTime time.Duration
-	tokenText  func(id int32) string
-	etag       string // of the assets
+	// cardTime is how long the first page waits for the figures of runs.
+	cardTime  time.Duration
+	outages   func() []health.Outage // of the process's plane, as far as it knows them
+	warming   sync.Mutex             // guards warm
+	warm      map[string]bool        // runs that are folded behind a page
+	tokenText func(id int32) string
+	etag      string // of the assets
 }
 
 //go:embed assets templates
@@ -78,7 +84,7 @@ func New(ctx context.Context, env pipeline.Env, access Access, tokenText func(id
 		catalogue: newShelf(ctx, env.Log.Reader, newCatalogue, (*catalogue).apply), fleet: hear(ctx, env),
 		evals: newShelf(ctx, env.Log.Reader, evaluation.NewRecorded, (*evaluation.Recorded).Take), figures: figures,
 		streams: make(chan struct{}, maxStreams), reads: make(chan struct{}, maxReads), mux: http.NewServeMux(), pages: pages,
-		patience: patience, searchTime: searchTime, tokenText: tokenText, etag: `"` + rand.Text() + `"`,
+		patience: patience, searchTime: searchTime, cardTime: cardTime, outages: env.Health.Outages, warm: map[string]bool{}, tokenText: tokenText, etag: `"` + rand.Text() + `"`,
 	}
 	assets, err := fs.Sub(files, "assets")
 	if err != nil {
