@@ -87,7 +87,7 @@ func TestScoredOfLate(t *testing.T) {
 		t.Errorf("nothing has happened: %g", got)
 	}
 	for s := range 600 {
-		f.point(began.Add(time.Duration(s) * time.Second)).Scored++
+		f.point(began.Add(time.Duration(s)*time.Second)).Scored++
 	}
 	if got := f.scored(began.Add(600 * time.Second)); math.Abs(got-60) > 1.5 {
 		t.Errorf("one per second: %g per minute", got)

@@ -120,6 +120,7 @@ func (d *Dashboard) routes() map[string]func(http.ResponseWriter, *http.Request)
 		"GET /runs/{run}/rollouts/{rollout}/messages/{index}/tokens": d.tokens,
 		"GET /runs/{run}/rollouts/{rollout}/changes":                 d.changes,
 		"GET /runs/{run}/rollouts/{rollout}/turns/{turn}/changes":    d.changes,
+		"POST /runs/{run}/rollouts/{rollout}/mark":                   d.comment,
 		"POST /runs/{run}/state":                                     d.act,
 		"/":                                                          func(http.ResponseWriter, *http.Request) error { return errNone },
 	}

@@ -33,6 +33,9 @@ def run(plane: Plane) -> str:
             bring(client, name, 3, 2)
             next(feed)
         client.invalidate(name, "xg3-0", "it cheated")
+        client.mark(name, "xg3-0", "look at turn 0")
+        client.mark(name, "xg3-1", "not odd")
+        client.mark(name, "xg3-1", marked=False)
     return name
 
 
@@ -51,6 +54,8 @@ def test_the_tables_of_a_run(plane: Plane, run: str) -> None:
     assert [row["step"] for row in rollouts] == [1, 1, 1, 1, 2, 2, 2, 2]
     assert all(row["turns"] == 2 and row["sampled_tokens"] == 6 and row["tokens"] == 14 for row in rollouts)
     assert [row["invalidated"] for row in rollouts].count(True) == 1
+    assert [(row["marked"], row["comment"]) for row in rollouts[4:6]] == [(True, "look at turn 0"), (False, "not odd")]
+    assert not any(row["marked"] or row["comment"] for row in rollouts[:4] + rollouts[6:])
     assert all(row["started_at"] <= row["ended_at"] <= datetime.now(timezone.utc) for row in rollouts)
 
     steps = table(told.steps).to_pylist()
