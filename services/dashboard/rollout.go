@@ -64,6 +64,12 @@ type item struct {
 	Changes   bool // the workspace is another one behind the turn
 }
 
+// saidPart is what a template shows of an item, with the address of its rollout.
+type saidPart struct {
+	Item     item
+	Base, At string
+}
+
 // text is the beginning of a text of others.
 type text struct {
 	Text string

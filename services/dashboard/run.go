@@ -223,7 +223,7 @@ func (p *runPage) rollouts(r *http.Request, s *runState) (err error) {
 // address is that of the request with some parameters changed: names and values in turn, an empty value takes one away.
 func address(r *http.Request, changes ...any) string {
 	q := url.Values{}
-	for _, name := range []string{"at", "outcome", "task", "least", "most", "calls", "marked", "words", "behind", "page", "groups", "against"} {
+	for _, name := range []string{"at", "outcome", "task", "least", "most", "calls", "marked", "words", "behind", "page", "groups", "against", "with", "remark"} {
 		if v := r.URL.Query().Get(name); v != "" {
 			q.Set(name, v)
 		}
@@ -255,7 +255,7 @@ func (d *Dashboard) group(w http.ResponseWriter, r *http.Request) error {
 	if !ok {
 		return errNone
 	}
-	return d.page(w, http.StatusOK, "group", map[string]any{"Title": "Group " + g.ID, "Here": "runs", "Run": b.run, "Group": row, "At": past})
+	return d.page(w, http.StatusOK, "group", map[string]any{"Title": "Group " + g.ID, "Here": "runs", "Run": b.run, "Group": row, "Spread": spreadOf(row.Rewards), "At": past})
 }
 
 // maxRows bounds the rollouts of a group's own page.
