@@ -16,7 +16,7 @@ import (
 
 // Bounds of what the first page shows above the list of runs.
 const (
-	maxLooked  = 50 // runs that are not closed, whose states are asked for
+	maxLooked  = runsPage // runs that are not closed, whose states are asked for: the list below asks for them, too
 	maxRunning = 6
 	maxRemarks = 8
 	sparkSteps = 60
