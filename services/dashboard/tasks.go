@@ -49,5 +49,6 @@ func (d *Dashboard) tasks(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return d.page(w, http.StatusOK, "tasks", map[string]any{"Title": "Tasks of " + b.run, "Here": "runs", "Run": b.run, "At": b.until, "Rows": rows[p.From:p.To], "Pager": p, "Remarks": remarks, "Pass": pass})
+	return d.page(w, http.StatusOK, "tasks", map[string]any{"Title": "Tasks of " + b.run, "Here": "runs", "Run": b.run,
+		"At": b.until, "Rows": rows[p.From:p.To], "Pager": p, "Remarks": remarks, "Pass": pass})
 }

@@ -107,8 +107,16 @@ func TestMarkInABrowser(t *testing.T) {
 	s.do(chromedp.EmulateViewport(1200, 900), chromedp.Navigate(s.base+"/runs/live/rollouts/g000001-1"))
 	s.is(`!!document.querySelector("#mark-h")`)
 	s.axe("a rollout that can be marked")
-	s.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`(() => { document.querySelector("#text").value = "guesses <b>"; document.querySelector("#token").value = %q; })()`, token)))
-	s.click(`button[value=mark]`)
+	say := func(action, text string) {
+		s.do(chromedp.Navigate(s.base + "/runs/live/rollouts/g000001-1"))
+		s.is(`!!document.querySelector("#mark-h")`)
+		s.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`(() => { document.querySelector("#text").value = %q; document.querySelector("#token").value = %q; })()`, text, token)))
+		s.click("button[value=" + action + "]")
+	}
+	leaked := "gh" + "p_9fK2mQ7xLc4VtB8nRz5WyH3jPd6GsA1eUo0X"
+	say("mark", "it printed "+leaked)
+	s.is(`document.querySelector("h1").textContent === "Conflict" && document.body.textContent.includes("github-pat") && !document.body.textContent.includes("` + leaked + `")`)
+	say("mark", " guesses <b> ")
 	s.is(`location.hash === "#mark-h" && document.querySelector(".facts").textContent.includes("marked: guesses <b>") && !!document.querySelector("button[value=unmark]")`)
 	s.do(chromedp.Navigate(s.base + "/runs/live"))
 	s.is(points + ` === 1`)
@@ -116,6 +124,14 @@ func TestMarkInABrowser(t *testing.T) {
 	s.is(`location.search.includes("marked=yes") && document.querySelector("#rollouts").textContent.includes("1 rollouts") && document.querySelector("#rollouts tbody .mark").title === "guesses <b>"`)
 	s.is(`new URL(document.querySelector("a[download]").href).search.includes("marked=yes")`)
 	s.axe("the marked rollouts")
+	say("unmark", "")
+	s.is(`document.querySelector(".facts").textContent.includes("no longer marked") && !document.querySelector("button[value=unmark]")`)
+	s.do(chromedp.Navigate(s.base + "/runs/live?marked=yes"))
+	s.is(`document.querySelector("#rollouts").textContent.includes("0 rollouts")`)
+	marks := servicetest.All(t, s.log, "live", events.MarkRecordedType)
+	if said, err := events.Data[events.MarkRecorded](marks[0]); err != nil || len(marks) != 2 || said.Text != "guesses <b>" {
+		t.Errorf("%d marks, %+v, %v", len(marks), said, err)
+	}
 }
 
 // TestAnswerGrowsInABrowser: the page of a rollout in flight takes up what is sampled, and stays as it was folded.

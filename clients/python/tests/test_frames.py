@@ -74,6 +74,16 @@ def test_the_tables_of_a_run(plane: Plane, run: str) -> None:
     assert turns[1]["content"] == "Done." and turns[1]["logprob_mean"] < 0
 
 
+def test_the_conversation_of_a_rollout(plane: Plane, run: str) -> None:
+    """A harness brought it, and what it said is read as it said it."""
+    rollout = rondo.read(run, dir=plane.dir, frames="arrow").rollout("xg1-1")
+    said = rollout.conversation()
+    assert [(m.role, m.turn) for m in said] == [("system", 0), ("user", 0), ("assistant", 0), ("tool", 0), ("assistant", 1)]
+    assert said[4].content == "Done." and said[2].tool_calls and said[3].tool_call_id == said[2].tool_calls[0]["id"]
+    assert [len(m.token_ids) for m in said] == [len(m.logprobs or ()) for m in said] and sum(sum(m.loss_mask or ()) for m in said) == 6
+    assert said[2].thoughts == "" and (said[2].policy_version or 0) >= 0
+
+
 @pytest.mark.parametrize("kind", ["polars", "pandas"])
 def test_frames_of_each_library(plane: Plane, run: str, kind: str) -> None:
     if importlib.util.find_spec(kind) is None:
