@@ -2,6 +2,7 @@ package run
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -45,9 +46,9 @@ func TestMark(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		texts = append(texts, strings.TrimSpace(m.Text))
+		texts = append(texts, fmt.Sprint(m.Marked, " ", m.Text))
 	}
-	if strings.Join(texts, ",") != "look," {
+	if strings.Join(texts, ",") != "true look,false " {
 		t.Errorf("%q are on the log", texts)
 	}
 }

@@ -42,10 +42,11 @@ func TestUnserved(t *testing.T) {
 	want("no worker asks for work that begins them as their environment: 1 rollout waits")
 	servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutFinishedType, "g000001-0", "0", events.RolloutFinished{Turns: 1}))
 	want("as their environment", "no worker asks for work that rates them: 1 rollout waits")
+	servicetest.StartRollout(t, log, "r", "g000001-1", "a")
 	if _, err := consumers[0].Next(jetstream.FetchMaxWait(time.Minute)); err != nil { // a worker has it
 		t.Fatal(err)
 	}
-	want("rates them")
+	want("rates them") // the worker that has one takes the next
 	if _, err := consumers[1].Next(jetstream.FetchMaxWait(time.Minute)); err != nil {
 		t.Fatal(err)
 	}

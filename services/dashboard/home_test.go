@@ -59,10 +59,21 @@ func TestHomeOfManyRuns(t *testing.T) {
 		servicetest.OpenRun(t, d.log, fmt.Sprintf("run-%03d", n), servicetest.Config("fix"))
 	}
 	d.has("/", fmt.Sprintf("<p>%d older runs are open, too.</p>", maxLooked-maxRunning), "<p>3 still older ones were never closed", fmt.Sprintf(`href="/runs/run-%03d"`, maxLooked+2))
+	large := newBulk(t, d.log, "large")
+	large.groups(0, 40)
 	d.d.cardTime = 0
-	d.d.shelf.books = map[place]*book[runState]{}
 	d.has("/", "It is being read; the figures follow.")
-	natstest.Eventually(t, "the runs are folded behind the page", func() bool { return !strings.Contains(d.show("/"), "It is being read") })
+	natstest.Eventually(t, "the run is folded behind the page, though nobody looks again", func() bool {
+		b, release, err := d.d.shelf.hold("large", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		return b.position() == large.seq
+	})
+	if page := d.show("/"); strings.Contains(page, "It is being read") || !strings.Contains(page, `aria-label="Mean reward of steps`) {
+		t.Errorf("the run is folded:\n%s", page)
+	}
 }
 
 // TestSpark: a curve fills its height, whatever its figures are, and one of equal figures lies in the middle.
