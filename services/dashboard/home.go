@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/health"
@@ -66,12 +68,18 @@ func (d *Dashboard) homeOf(r *http.Request, names []string, wrong, waits []remar
 	}
 	known := map[string]runRow{}
 	var running []string
-	for _, name := range names[:min(len(names), maxLooked)] {
-		state, why, err := d.log.RunState(r.Context(), name)
-		if err != nil {
-			return nil, nil, err
-		}
-		known[name] = runRow{State: state, Why: why}
+	names = names[:min(len(names), maxLooked)]
+	states := make([]runRow, len(names))
+	err := together(len(names), func(i int) (err error) {
+		states[i].State, states[i].Why, err = d.log.RunState(r.Context(), names[i])
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, name := range names {
+		state, why := states[i].State, states[i].Why
+		known[name] = states[i]
 		here := "/runs/" + name
 		switch state {
 		case "open":
@@ -95,6 +103,19 @@ func (d *Dashboard) homeOf(r *http.Request, names []string, wrong, waits []remar
 	h.Wrong, h.MoreWrong = atMost(h.Wrong, maxRemarks)
 	h.Waits, h.MoreWaits = atMost(h.Waits, maxRemarks)
 	return h, known, nil
+}
+
+// asked is how many questions a page has on their way to the log at once.
+const asked = 8
+
+// together does something for each of n places, several at once.
+func together(n int, do func(i int) error) error {
+	var all errgroup.Group
+	all.SetLimit(asked)
+	for i := range n {
+		all.Go(func() error { return do(i) })
+	}
+	return all.Wait()
 }
 
 func atMost(list []remark, most int) ([]remark, int) {

@@ -77,11 +77,12 @@ func (d *Dashboard) runs(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	for i := range rows {
+	err = together(len(rows), func(i int) error {
 		rows[i].State, rows[i].Why = known[rows[i].Name].State, known[rows[i].Name].Why
-		if err := d.describe(r.Context(), &rows[i]); err != nil {
-			return err
-		}
+		return d.describe(r.Context(), &rows[i])
+	})
+	if err != nil {
+		return err
 	}
 	return d.page(w, http.StatusOK, "runs", map[string]any{"Title": "Runs", "Here": "runs", "Home": h, "Rows": rows, "Pager": p})
 }
