@@ -65,7 +65,7 @@ var Participants = []ParticipantSpec{
 		events.RolloutFailedType}, Follows: []events.Type{events.WorkspaceAnsweredType}, Purpose: "records what foreign harnesses do"},
 	{Name: Dashboard, States: []events.Type{events.RunPausedType, events.RunResumedType, events.RunClosedType, events.MarkRecordedType}, Folds: true, Redrives: true,
 		Subscribes: []string{PresenceSubject + "*.*", MirrorSubject + "*.*"},
-		Purpose: "shows runs on pages; for who shows its token it pauses, resumes and cancels them, marks rollouts, and submits dead letters again"},
+		Purpose:    "shows runs on pages; for who shows its token it pauses, resumes and cancels them, marks rollouts, and submits dead letters again"},
 }
 
 // apiPrefix begins requests to JetStream.
