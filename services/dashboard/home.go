@@ -105,13 +105,13 @@ func (d *Dashboard) homeOf(r *http.Request, names []string, wrong, waits []remar
 	return h, known, nil
 }
 
-// asked is how many questions a page has on their way to the log at once.
-const asked = 8
+// maxQuestions is how many questions a page has on their way to the log at once.
+const maxQuestions = 8
 
 // together does something for each of n places, several at once.
 func together(n int, do func(i int) error) error {
 	var all errgroup.Group
-	all.SetLimit(asked)
+	all.SetLimit(maxQuestions)
 	for i := range n {
 		all.Go(func() error { return do(i) })
 	}
