@@ -56,7 +56,7 @@ func TestUnknownNames(t *testing.T) {
 		"index search " + folder + " q --in nope", "index status " + folder + " --embedder nope", "index status " + gone, "index search " + gone + " q", "index sync " + gone, "index forget " + gone,
 		"explain batch nope 1", "explain batch first 1 --feed nope", "explain group nope g000001", "explain group first nope", "explain rollout nope r", "explain rollout first nope",
 		"fork nope --turn 0 --count 1", "fork g000001-0 --turn 0 --count 1 --run nope", "invalidate nope --where reward=1 --reason x", "invalidate first --where task=nope --reason x",
-		"invalidate first --where rollout=nope --reason x --dry-run", "invalidate first --where nope=1 --reason x",
+		"mark nope g000001-0", "mark first nope", "invalidate first --where rollout=nope --reason x --dry-run", "invalidate first --where nope=1 --reason x",
 		"release nope", "release nope --once", "release nope --verify", "release small --run nope --once", "release small --by nope",
 		"eval --policy nope", "eval --policy nope --follow", "eval --policy nope@99", "eval --policy small@0 --against nope", "eval --from nope", "eval --from first --against nope",
 		"eval --policy small@0 --tasks " + gone, "replay nope --verify", "replay nope --tools", "replay nope --as new", "replay first --tools --rollouts nope", "replay first --as new --from nope",

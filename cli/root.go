@@ -49,7 +49,7 @@ func New() *cobra.Command {
 	root := app.New(
 		first, scaffold.NewInit, scaffold.NewConfig, up.New, objects.NewCat, dashboard.New, service.New, run.New,
 		events.New, logs.New, trajectories.New, tasks.New, tools.New, audit.New, explain.New, top.New, track.New,
-		run.NewFork, run.NewInvalidate, replay.New, replay.NewDiff, archive.New, weights.New, gc.New, index.New, eval.New, eval.NewRelease, advantage.New, sandbox.New, agents.New, auth.New,
+		run.NewFork, run.NewInvalidate, run.NewMark, replay.New, replay.NewDiff, archive.New, weights.New, gc.New, index.New, eval.New, eval.NewRelease, advantage.New, sandbox.New, agents.New, auth.New,
 		doctor.New, newVersion, manual.New,
 	)
 	completion.Add(global, root)

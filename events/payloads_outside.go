@@ -75,6 +75,13 @@ func (f FeedbackRecorded) Score() (reward float64, ok bool) {
 	return 0, false
 }
 
+// MarkRecorded is what a person says of a rollout for other people. Nothing is decided by it, and no trainer gets it. It has a chain of its own, so that it never
+// stands in the way of work on the rollout. The last one says whether the rollout is marked.
+type MarkRecorded struct {
+	Marked bool   `json:"marked"`
+	Text   string `json:"text,omitempty" jsonschema:"maxLength=2000"`
+}
+
 // CaptureBegun says that a model server elsewhere, as NeMo Gym's, is about to make a call that it captures for training. A capture is a chain of its own: the calls of one rollout of that
 // server's, until whoever trains on them retires it. A call that has begun and has no CaptureRecorded is lost. The deltas of an environment server's trace, as of verifiers', are recorded in the
 // same way: each is a "call", and so is the end, which alone is begun.

@@ -48,6 +48,7 @@ const (
 
 	QuerySubmittedType   Type = "query.submitted"
 	FeedbackRecordedType Type = "feedback.recorded"
+	MarkRecordedType     Type = "mark.recorded"
 
 	BatchReadyType        Type = "batch.ready"
 	BatchConsumedType     Type = "batch.consumed"
@@ -144,6 +145,7 @@ var Definitions = map[Type]definition{
 
 	QuerySubmittedType:   {payload: payload[QuerySubmitted], Outside: true},
 	FeedbackRecordedType: {payload: payload[FeedbackRecorded], Outside: true},
+	MarkRecordedType:     {payload: payload[MarkRecorded], Outside: true},
 
 	BatchReadyType:        {payload: payload[BatchReady]},
 	BatchConsumedType:     {payload: payload[BatchConsumed], Outside: true},

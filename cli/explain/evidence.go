@@ -3,10 +3,8 @@ package explain
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -152,12 +150,12 @@ func (s *source) listen(e events.Event) error {
 	switch e.Type {
 	case events.TurnSampledType:
 		turn, err := events.Data[events.TurnSampled](e)
-		said[turn.Turn] = digestOf(turn)
+		said[turn.Turn] = episode.SaidIn(turn)
 		return err
 	case events.RolloutCopiedType:
 		copied, err := events.Data[events.RolloutCopied](e)
 		for _, turn := range copied.Turns {
-			said[turn.Turn] = digestOf(turn)
+			said[turn.Turn] = episode.SaidIn(turn)
 		}
 		return err
 	case events.WorkspaceAnsweredType:
@@ -170,16 +168,6 @@ func (s *source) listen(e events.Event) error {
 		return err
 	}
 	return nil
-}
-
-// digestOf is what a turn said and called. The ids of calls are the server's.
-func digestOf(turn events.TurnSampled) [sha256.Size]byte {
-	calls := make([][2]string, len(turn.ToolCalls))
-	for i, c := range turn.ToolCalls {
-		calls[i] = [2]string{c.Name, c.Arguments}
-	}
-	text, _ := json.Marshal([]any{turn.Content, calls}) // texts are always JSON
-	return sha256.Sum256(text)
 }
 
 // siblings are the other rollouts of the group.
@@ -197,27 +185,10 @@ func (s *source) siblings(id string) (others []sibling) {
 		case r.Scored:
 			other.Outcome, other.Reward = "scored", &r.Reward
 		}
-		other.DiffersAt = parting(s.said[id], s.said[member])
+		other.DiffersAt = episode.Parting(s.said[id], s.said[member])
 		others = append(others, other)
 	}
 	return others
-}
-
-// parting is the first turn in which two rollouts said something else, nil for none. Where one goes
-// on behind the other's end, it is that one's.
-func parting(own, its map[int][sha256.Size]byte) *int {
-	a, b := slices.Sorted(maps.Keys(own)), slices.Sorted(maps.Keys(its))
-	same := 0
-	for same < min(len(a), len(b)) && own[a[same]] == its[b[same]] {
-		same++
-	}
-	switch {
-	case same < len(a):
-		return &a[same]
-	case same < len(b):
-		return &b[same]
-	}
-	return nil
 }
 
 // print prints the evidence behind the tale.

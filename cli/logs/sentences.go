@@ -130,6 +130,13 @@ var tellers = map[events.Type]func(events.Event) (string, error){
 		return fmt.Sprintf("feedback: %s%s%s", d.Signal, reward, because(d.Text))
 	}),
 
+	events.MarkRecordedType: teller(func(d events.MarkRecorded) string {
+		if d.Marked {
+			return "marked by a person" + because(d.Text)
+		}
+		return "no longer marked" + because(d.Text)
+	}),
+
 	events.BatchReadyType: teller(func(d events.BatchReady) string {
 		return fmt.Sprintf("batch %d is ready: %s, %d tokens sampled, mean reward %.3g, %s old", d.Step,
 			app.Plural(d.Samples, "sample"), d.Sampled, d.RewardMean, app.Plural(int(d.Staleness), "version"))

@@ -193,6 +193,8 @@ type RunSummary struct {
 	Outages []health.Outage `json:"outages,omitempty"`
 	// Waits is why the run's policy has no newer weights, when the last ones that were submitted were rejected.
 	Waits string `json:"waits,omitempty"`
+	// Unserved are rollouts for which users' workers are missing; run list has none.
+	Unserved []string `json:"unserved,omitempty"`
 	// Unreadable is why the run's events cannot be read to their end; the rest is missing then.
 	Unreadable string `json:"unreadable,omitempty"`
 	// outage: that is the store's, and ends.
@@ -313,6 +315,11 @@ the rollouts that are scored. A dash means that the log does not say. --json alw
 			if s.Outages, err = plane.OutagesOf(cmd.Context(), p); err != nil {
 				s.Outages = []health.Outage{{Kind: "unknown", Since: time.Now(), Reason: err.Error()}}
 			}
+			if s.State == "open" {
+				if s.Unserved, err = unserved(cmd.Context(), p.Log, args[0]); err != nil {
+					return err
+				}
+			}
 			if kind, ok := lostKinds[s.State]; ok {
 				s.Outages = append(s.Outages, health.Outage{Kind: kind, Of: events.RunStream(s.Run), Since: time.Now(), Reason: s.Reason})
 			}
@@ -335,6 +342,9 @@ the rollouts that are scored. A dash means that the log does not say. --json alw
 			}
 			if s.Waits != "" {
 				fmt.Fprintf(w, "waits: %s\n", app.Clean(s.Waits))
+			}
+			for _, why := range s.Unserved {
+				fmt.Fprintf(w, "waits: %s\n", why)
 			}
 			if s.Unreadable != "" {
 				fmt.Fprintf(w, "its events cannot be read: %s\n", app.Clean(s.Unreadable))

@@ -50,7 +50,7 @@ var Roles = []RoleSpec{
 		Purpose: "says how likely a model of its own finds what was sampled, or where it went wrong, as hints"},
 	{Role: RoleWorker, States: []events.Type{events.RolloutObservedType, events.RolloutRatedType}, Takes: true, Purpose: "answers the turns of rollouts as their environment, and rates finished ones"},
 	{Role: RoleOperator, States: []events.Type{events.RunOpenedType, events.RunPausedType, events.RunResumedType, events.RunClosedType, events.RolloutInvalidatedType,
-		events.RolloutAnnotatedType, events.RolloutForkedType}, Purpose: "opens, pauses and closes its run"},
+		events.RolloutAnnotatedType, events.RolloutForkedType, events.MarkRecordedType}, Purpose: "opens, pauses and closes its run"},
 }
 
 // Outsider is a user who submits facts of one run.

@@ -63,8 +63,9 @@ var Participants = []ParticipantSpec{
 		Follows: []events.Type{events.BatchReadyType}, Purpose: "the reference trainer"},
 	{Name: Gateway, States: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.TurnSampledType, events.WorkspaceCalledType, events.RolloutFinishedType, events.RolloutScoredType,
 		events.RolloutFailedType}, Follows: []events.Type{events.WorkspaceAnsweredType}, Purpose: "records what foreign harnesses do"},
-	{Name: Dashboard, States: []events.Type{events.RunPausedType, events.RunResumedType, events.RunClosedType}, Folds: true, Redrives: true,
-		Subscribes: []string{PresenceSubject + "*.*", MirrorSubject + "*.*"}, Purpose: "shows runs on pages; for who shows its token it pauses, resumes and cancels them, and submits dead letters again"},
+	{Name: Dashboard, States: []events.Type{events.RunPausedType, events.RunResumedType, events.RunClosedType, events.MarkRecordedType}, Folds: true, Redrives: true,
+		Subscribes: []string{PresenceSubject + "*.*", MirrorSubject + "*.*"},
+		Purpose:    "shows runs on pages; for who shows its token it pauses, resumes and cancels them, marks rollouts, and submits dead letters again"},
 }
 
 // apiPrefix begins requests to JetStream.

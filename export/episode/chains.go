@@ -15,10 +15,11 @@ var (
 	RolloutKind  = events.RolloutStartedType.Kind()
 	GroupKind    = events.GroupOpenedType.Kind()
 	FeedbackKind = events.FeedbackRecordedType.Kind()
+	MarkKind     = events.MarkRecordedType.Kind()
 	BatchKind    = events.BatchReadyType.Kind()
 )
 
-// ChainsOf reads the chains of a rollout, its group and its feedback, and the batches that hold its group, by kind, from the run's
+// ChainsOf reads the chains of a rollout, its group, its feedback and its marks, and the batches that hold its group, by kind, from the run's
 // stream or, when that is gone, from its archive.
 func ChainsOf(ctx context.Context, log eventlog.Reader, run, rollout string) (map[string][]events.Event, error) {
 	return chainsOf(ctx, log, run, rollout, nil, true)
@@ -27,7 +28,7 @@ func ChainsOf(ctx context.Context, log eventlog.Reader, run, rollout string) (ma
 // chainsOf leaves the batches out where nobody wants them. Of a run with certain feeds it reads no further than to the last of their batches.
 func chainsOf(ctx context.Context, log eventlog.Reader, run, rollout string, feeds []runfile.Feed, batches bool) (map[string][]events.Event, error) {
 	group := events.GroupOf(rollout)
-	entities := map[string]string{RolloutKind: rollout, GroupKind: group, FeedbackKind: rollout}
+	entities := map[string]string{RolloutKind: rollout, GroupKind: group, FeedbackKind: rollout, MarkKind: rollout}
 	chains := map[string][]events.Event{}
 	if _, err := log.Incarnation(ctx, run); err != nil {
 		if !errors.Is(err, eventlog.ErrNotFound) {

@@ -26,7 +26,8 @@ type Episode struct {
 	Last       time.Time // of the outcome, or of the last link
 	ScoredAt   time.Time // zero without a reward
 	Retried    []events.RolloutRetried
-	Remarks    []string // invalidations, annotations and feedback, in the words of their authors
+	Remarks    []string // invalidations, annotations, feedback and marks, in the words of their authors
+	Marked     bool     // by a person
 	Member     *events.Member
 	Dropped    []events.GroupDropped
 	Batches    []InBatch
@@ -134,7 +135,7 @@ func Read(ctx context.Context, log eventlog.Reader, run, rollout string, most Bo
 
 // readChains notes what is not part of the folded rollout.
 func (s *Episode) readChains(chains map[string][]events.Event) error {
-	for _, e := range slices.Concat(chains[RolloutKind], chains[FeedbackKind], chains[GroupKind], chains[BatchKind]) {
+	for _, e := range slices.Concat(chains[RolloutKind], chains[FeedbackKind], chains[MarkKind], chains[GroupKind], chains[BatchKind]) {
 		var err error
 		switch e.Type {
 		case events.RolloutRetriedType:
@@ -161,6 +162,10 @@ func (s *Episode) readChains(chains map[string][]events.Event) error {
 			var f events.FeedbackRecorded
 			f, err = events.Data[events.FeedbackRecorded](e)
 			s.Remarks = append(s.Remarks, feedback(f))
+		case events.MarkRecordedType:
+			var m events.MarkRecorded
+			m, err = events.Data[events.MarkRecorded](e)
+			s.Marked, s.Remarks = m.Marked, append(s.Remarks, markText(m))
 		case events.GroupDroppedType:
 			var d events.GroupDropped
 			d, err = events.Data[events.GroupDropped](e)
@@ -282,6 +287,17 @@ func hints(h events.RolloutHinted) (remarks []string) {
 		remarks = []string{fmt.Sprintf("%s found nothing to give a hint about", h.By)}
 	}
 	return remarks
+}
+
+func markText(m events.MarkRecorded) string {
+	text := "no longer marked"
+	if m.Marked {
+		text = "marked"
+	}
+	if m.Text != "" {
+		text += ": " + m.Text
+	}
+	return text
 }
 
 func feedback(f events.FeedbackRecorded) string {

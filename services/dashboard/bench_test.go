@@ -31,7 +31,7 @@ func BenchmarkPages(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer release()
-	d.patience = patience
+	d.patience, d.cardTime = patience, cardTime
 	d.shelf.follow(held)
 	held.await(b.Context(), last)
 	b.Logf("%d events are folded in %s", last, time.Since(began).Round(time.Millisecond))
@@ -61,6 +61,9 @@ func BenchmarkPages(b *testing.B) {
 		{"group", func() string { return "/runs/large/groups/g000100" }},
 		{"rollout-early", func() string { return "/runs/large/rollouts/g000003-1" }},
 		{"rollout-late", func() string { return "/runs/large/rollouts/g001200-1" }},
+		{"siblings", func() string { return "/runs/large/rollouts/g000100-1/siblings" }},
+		{"runfile", func() string { return "/runs/large/file" }},
+		{"tasks", func() string { return "/runs/large/tasks" }},
 		{"changes", func() string { return "/runs/large/rollouts/g000100-1/changes" }},
 		{"message", func() string { return "/runs/large/rollouts/g000100-1/messages/1" }},
 		{"tokens", func() string { return "/runs/large/rollouts/g000100-1/messages/1/tokens" }},

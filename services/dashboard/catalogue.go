@@ -33,6 +33,7 @@ type listedRun struct {
 	Name, Policy, Feed string
 	Tasks              int
 	Opened             time.Time
+	Closed             bool
 }
 
 // served is what was published and served of a policy.
@@ -94,6 +95,8 @@ func (c *catalogue) apply(e events.Event) error {
 		}
 		c.add(r)
 		return err
+	case events.RunClosedType:
+		c.close(e)
 	case events.SegmentSealedType:
 		if c.runs[e.Entity] == nil {
 			c.add(&listedRun{Name: e.Entity, Opened: e.Time})

@@ -30,17 +30,20 @@ type filter struct {
 	Task        string // a part of the task's name, whatever its case
 	Least, Most *float64
 	FailedCalls bool // at least one call of a tool has failed
+	Marked      bool // a person has marked it
 }
 
 // filterOf reads a filter. What it cannot read is refused: a filter that is left out would show what nobody asked for.
 func filterOf(q url.Values) (f filter, err error) {
 	f.Outcome, f.Task = books.Outcome(q.Get("outcome")), strings.TrimSpace(q.Get("task"))
-	f.FailedCalls = q.Get("calls") == "failed"
+	f.FailedCalls, f.Marked = q.Get("calls") == "failed", q.Get("marked") == "yes"
 	switch {
 	case f.Outcome != "" && !slices.Contains(outcomes, f.Outcome):
 		return f, &refusal{http.StatusBadRequest, "There is no such outcome."}
 	case q.Get("calls") != "" && !f.FailedCalls:
 		return f, &refusal{http.StatusBadRequest, "Rollouts can be chosen by calls=failed alone."}
+	case q.Get("marked") != "" && !f.Marked:
+		return f, &refusal{http.StatusBadRequest, "Rollouts can be chosen by marked=yes alone."}
 	case len(f.Task) > longestTask:
 		return f, &refusal{http.StatusBadRequest, fmt.Sprintf("A part of a task's name has at most %d bytes.", longestTask)}
 	}
@@ -63,7 +66,7 @@ func filterOf(q url.Values) (f filter, err error) {
 
 // match is what a filter asks of a rollout beside its outcome; nil asks for nothing.
 func (f filter) match(s *runState) func(books.Rollout) bool {
-	if f.Task == "" && f.Least == nil && f.Most == nil && !f.FailedCalls {
+	if f.Task == "" && f.Least == nil && f.Most == nil && !f.FailedCalls && !f.Marked {
 		return nil
 	}
 	part := strings.ToLower(f.Task)
@@ -72,7 +75,7 @@ func (f filter) match(s *runState) func(books.Rollout) bool {
 			return false
 		}
 		return strings.Contains(strings.ToLower(r.Task), part) && (f.Least == nil || r.Reward >= *f.Least) && (f.Most == nil || r.Reward <= *f.Most) &&
-			(!f.FailedCalls || s.failing[r.ID] > 0)
+			(!f.FailedCalls || s.failing[r.ID] > 0) && (!f.Marked || s.marks[r.ID].Marked)
 	}
 }
 
@@ -118,7 +121,7 @@ func (d *Dashboard) folded(r *http.Request) (b *book[runState], release func(), 
 // columns of the file. A cell without a value is empty.
 var columns = []string{
 	"rollout", "group", "task", "outcome", "reason", "stage", "reward", "advantage", "turns", "tokens", "sampled_tokens", "failed_calls", "policy_version", "step",
-	"stop_reason", "forfeit", "failed_stage", "failed_class", "started_at", "ended_at",
+	"stop_reason", "forfeit", "failed_stage", "failed_class", "started_at", "ended_at", "marked", "comment",
 }
 
 func (s *runState) table(f filter) ([]byte, error) {
@@ -140,6 +143,7 @@ func (s *runState) table(f filter) ([]byte, error) {
 			r.ID, r.Group, inert(r.Task), string(row.Outcome), inert(row.Reason), row.Stage, figureIf(r.Scored, r.Reward), figureIf(r.Compared(), r.Advantage()), strconv.Itoa(r.Turns),
 			wholeIf(r.Finished, int64(r.Tokens)), wholeIf(r.Finished, int64(r.Sampled)), strconv.FormatInt(s.failing[r.ID], 10), strconv.FormatInt(r.PolicyVersion, 10), wholeIf(row.Step > 0, row.Step),
 			inert(r.StopReason), inert(r.Forfeit), inert(r.FailedStage), inert(r.Class), moment(r.Began), moment(r.Ended),
+			strconv.FormatBool(s.marks[r.ID].Marked), inert(s.marks[r.ID].Comment),
 		}))
 	}
 	out.Flush()

@@ -38,6 +38,7 @@ func (d *desk) mixed() {
 func TestRolloutsAreChosen(t *testing.T) {
 	d := newDesk(t)
 	d.mixed()
+	d.marks()
 	all := []string{"g000004-0", "g000003-0", "g000002-0", "g000001-0"}
 	for query, want := range map[string][]string{
 		"":                              all,
@@ -50,6 +51,8 @@ func TestRolloutsAreChosen(t *testing.T) {
 		"least=0.1&most=0.2":            nil,
 		"calls=failed":                  all[2:3],
 		"calls=failed&most=0":           nil,
+		"marked=yes":                    {all[0], all[2]},
+		"marked=yes&task=clamp":         all[2:3],
 		"outcome=failed":                all[1:2],
 		"outcome=failed&task=fix":       nil,
 		"outcome=in_flight&task=mend":   all[:1],

@@ -127,12 +127,12 @@ func (d *Dashboard) fleetPage(w http.ResponseWriter, r *http.Request) error {
 // maxServers bounds the servers on the page.
 const maxServers = 500
 
-// serversAway tells of those among a run's inference servers that are away.
+// serversAway tells of those among a run's inference servers that are away, and of any where none are named.
 func (d *Dashboard) serversAway(servers []runfile.Endpoint) (away []string) {
 	for _, p := range d.fleet.Present(time.Now()) {
 		for _, s := range p.Servers {
 			asked := func(e runfile.Endpoint) bool { return strings.TrimRight(e.URL, "/") == strings.TrimRight(s.URL, "/") }
-			if s.Away == "" || !slices.ContainsFunc(servers, asked) {
+			if s.Away == "" || servers != nil && !slices.ContainsFunc(servers, asked) {
 				continue
 			}
 			away = append(away, fmt.Sprintf("The inference server %s is away for %s: %d requests failed in a row, the last one: %s", s.URL, p.Name, s.Failures, s.Away))

@@ -51,7 +51,7 @@ func open(t testing.TB, log *eventlog.Log) *Dashboard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.patience, d.searchTime = 2*time.Minute, 2*time.Minute // for tests that look at a page once, on a busy machine too
+	d.patience, d.searchTime, d.cardTime = 2*time.Minute, 2*time.Minute, 2*time.Minute // for tests that look at a page once, on a busy machine too
 	return d
 }
 
@@ -301,6 +301,7 @@ func TestHostileTexts(t *testing.T) {
 	shape := func(says string) (shapes []string, text string) {
 		d := newDesk(t)
 		cfg := servicetest.Config("fix")
+		cfg.SystemPrompt = "prompt " + says
 		servicetest.OpenRun(d, d.log, "live", cfg)
 		d.state(events.GroupOpenedType, "g000001", "0", events.GroupOpened{Task: "fix" + says, Size: 1})
 		started := events.RolloutStarted{Group: "g000001", Task: "fix" + says}
@@ -319,7 +320,11 @@ func TestHostileTexts(t *testing.T) {
 			Tests:   &grade.Tests{Graded: 9, Held: 2, Unmet: []grade.UnmetTest{{Name: "test_" + says, State: "failed", Regression: true, Message: "one\n" + says}}, BadEnd: true},
 			Forfeit: &events.Forfeit{Class: "k" + says, Message: "m" + says}})
 		d.state(events.RunPausedType, "live", "p", events.RunPaused{Reason: "r" + says})
-		for _, path := range []string{"/", "/runs/live", "/runs/live/groups/g000001", "/runs/live/rollouts/g000001-0", "/runs/live/rollouts/g000001-0/messages/1", "/runs/live/rollouts/g000001-0/messages/1/tokens", "/runs/live/search?words=said"} {
+		d.state(events.RolloutStartedType, "g000001-1", "0", started)
+		d.state(events.TurnSampledType, "g000001-1", "0", events.TurnSampled{NewSegment: true, Content: "beside " + says, TokenIDs: []int32{3}, Logprobs: []float32{-1}, ToolCalls: []events.ToolCall{{ID: "a", Name: "n" + says, Arguments: says}}})
+		d.state(events.MarkRecordedType, "g000001-0", "m", events.MarkRecorded{Marked: true, Text: "comment " + says})
+		for _, path := range []string{"/", "/runs/live", "/runs/live/groups/g000001", "/runs/live/rollouts/g000001-0", "/runs/live/rollouts/g000001-0/messages/1", "/runs/live/rollouts/g000001-0/messages/1/tokens", "/runs/live/search?words=said",
+			"/runs/live/rollouts/g000001-0/siblings", "/runs/live/file"} {
 			page := d.show(path)
 			shapes = append(shapes, path+": "+shapeOf(t, page))
 			text += page

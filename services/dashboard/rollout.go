@@ -43,6 +43,8 @@ type rolloutPage struct {
 	Pager                  pager
 	Changes                bool // the workspace is another one than the task's snapshot
 	Printed                episode.Printed
+	Goes                   bool      // it has no outcome yet, so that the page follows it
+	UnderWay               *underWay // the answer that is being sampled, as far as the log has it
 }
 
 type component struct {
@@ -63,6 +65,12 @@ type item struct {
 	Calls     []call
 	HasTokens bool
 	Changes   bool // the workspace is another one behind the turn
+}
+
+// saidPart is what a template shows of an item, with the address of its rollout.
+type saidPart struct {
+	Item     item
+	Base, At string
 }
 
 // text is the beginning of a text of others.
@@ -183,6 +191,7 @@ func (d *Dashboard) rollout(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := &rolloutPage{Title: "Rollout " + e.Rollout.ID, Here: "runs", Run: r.PathValue("run"), Task: e.Trajectory.Task, At: at, E: e, Outcome: outcomeOf(e), Timeline: timelineOf(e),
 		Tests: e.Rollout.GradedTests(), Changes: stretch{nil, episode.LastWorkspace(&e.Rollout)}.differs(), Printed: d.printed(r.Context(), &e.Rollout)}
+	p.Goes, p.UnderWay = at == 0 && e.Rollout.Scored == nil && e.Rollout.Failed == nil, d.underWayOf(e)
 	p.Printed.Verifier, p.Printed.Agent = clean(p.Printed.Verifier), clean(p.Printed.Agent)
 	if s := e.Rollout.Scored; s != nil {
 		for name, value := range s.Components {

@@ -76,6 +76,7 @@ type rolloutRow struct {
 	Step    int64
 	// FailedCalls are those of tools, on a run's page.
 	FailedCalls int64
+	Mark        mark
 }
 
 // run shows a run.
@@ -206,14 +207,14 @@ func (p *runPage) rollouts(r *http.Request, s *runState) (err error) {
 	}
 	for _, rollout := range rows {
 		row := entryOf(s.books, rollout)
-		row.FailedCalls = s.failing[rollout.ID]
+		row.FailedCalls, row.Mark = s.failing[rollout.ID], s.marks[rollout.ID]
 		p.Rollouts = append(p.Rollouts, row)
 	}
 	for _, o := range append([]books.Outcome{""}, outcomes...) {
 		name := strings.ReplaceAll(cmp.Or(string(o), "all"), "_", " ")
 		p.Outcomes = append(p.Outcomes, choice{name, address(r, "outcome", string(o), "page", ""), o == p.Filter.Outcome})
 	}
-	p.All = address(r, "task", "", "least", "", "most", "", "calls", "", "outcome", "", "page", "")
+	p.All = address(r, "task", "", "least", "", "most", "", "calls", "", "marked", "", "outcome", "", "page", "")
 	_, chosen, _ := strings.Cut(address(r, "page", "", "groups", "", "words", "", "behind", ""), "?")
 	p.Export = strings.TrimSuffix(r.URL.Path+"/rollouts.csv?"+chosen, "?")
 	return nil
@@ -222,7 +223,7 @@ func (p *runPage) rollouts(r *http.Request, s *runState) (err error) {
 // address is that of the request with some parameters changed: names and values in turn, an empty value takes one away.
 func address(r *http.Request, changes ...any) string {
 	q := url.Values{}
-	for _, name := range []string{"at", "outcome", "task", "least", "most", "calls", "words", "behind", "page", "groups", "against"} {
+	for _, name := range []string{"at", "outcome", "task", "least", "most", "calls", "marked", "words", "behind", "page", "groups", "against", "with", "remark"} {
 		if v := r.URL.Query().Get(name); v != "" {
 			q.Set(name, v)
 		}
@@ -254,7 +255,7 @@ func (d *Dashboard) group(w http.ResponseWriter, r *http.Request) error {
 	if !ok {
 		return errNone
 	}
-	return d.page(w, http.StatusOK, "group", map[string]any{"Title": "Group " + g.ID, "Here": "runs", "Run": b.run, "Group": row, "At": past})
+	return d.page(w, http.StatusOK, "group", map[string]any{"Title": "Group " + g.ID, "Here": "runs", "Run": b.run, "Group": row, "Spread": spreadOf(row.Rewards), "At": past})
 }
 
 // maxRows bounds the rollouts of a group's own page.

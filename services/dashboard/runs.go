@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
@@ -52,7 +53,7 @@ type runRow struct {
 	Staleness  int64
 }
 
-// runs lists the runs, the newest first.
+// runs lists the runs, the newest first, below what is wrong, what waits and what runs.
 func (d *Dashboard) runs(w http.ResponseWriter, r *http.Request) error {
 	b, _, release, err := d.openCatalogue(r, 0)
 	if err != nil {
@@ -67,16 +68,23 @@ func (d *Dashboard) runs(w http.ResponseWriter, r *http.Request) error {
 	for _, name := range names[p.From:p.To] {
 		rows = append(rows, runRow{listedRun: *b.state.runs[name]})
 	}
+	unclosed, wrong, waits := b.state.unclosed(), b.state.rejections(), b.state.waitingLetters(time.Now())
 	b.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	for i := range rows {
-		if err := d.describe(r.Context(), &rows[i]); err != nil {
-			return err
-		}
+	h, known, err := d.homeOf(r, unclosed, wrong, waits)
+	if err != nil {
+		return err
 	}
-	return d.page(w, http.StatusOK, "runs", map[string]any{"Title": "Runs", "Here": "runs", "Rows": rows, "Pager": p})
+	err = together(len(rows), func(i int) error {
+		rows[i].State, rows[i].Why = known[rows[i].Name].State, known[rows[i].Name].Why
+		return d.describe(r.Context(), &rows[i])
+	})
+	if err != nil {
+		return err
+	}
+	return d.page(w, http.StatusOK, "runs", map[string]any{"Title": "Runs", "Here": "runs", "Home": h, "Rows": rows, "Pager": p})
 }
 
 // openCatalogue holds the catalogue as of a sequence, 0 for now, folded as far as patience allows, and gives its last sequence.
@@ -103,7 +111,10 @@ func (d *Dashboard) openCatalogue(r *http.Request, at uint64) (b *book[catalogue
 
 // describe asks for the last facts of a run; its stream is not read for it.
 func (d *Dashboard) describe(ctx context.Context, row *runRow) (err error) {
-	if row.State, row.Why, err = d.log.RunState(ctx, row.Name); err != nil || row.State == "archived" || row.Feed == "" {
+	if row.State == "" {
+		row.State, row.Why, err = d.log.RunState(ctx, row.Name)
+	}
+	if err != nil || row.State == "archived" || row.Feed == "" {
 		return err
 	}
 	last, err := d.log.LastOfType(ctx, row.Name, events.BatchReadyType, row.Feed)

@@ -12,6 +12,7 @@ type runState struct {
 	stands  *standing
 	acts    *behaviour.Fold
 	flows   *flows
+	marks   map[string]mark         // of rollouts, by persons
 	failing map[string]int64        // rollouts of which calls of tools have failed, and how many
 	spent   []int64                 // the tokens that were sampled until each batch of the first feed
 	rows    map[int][]behaviour.Row // of acts, by how many at most; nil when something has happened since
@@ -30,7 +31,7 @@ func (s *runState) behaviour(most int) []behaviour.Row {
 
 func newRunState(run string) *runState {
 	books := books.New(run)
-	return &runState{books: books, stands: newStanding(books), acts: behaviour.New(&books.Rollouts), flows: newFlows(), failing: map[string]int64{}}
+	return &runState{books: books, stands: newStanding(books), acts: behaviour.New(&books.Rollouts), flows: newFlows(), failing: map[string]int64{}, marks: map[string]mark{}}
 }
 
 // Size is how many rollouts and groups are folded.
@@ -49,6 +50,8 @@ func (s *runState) apply(e events.Event) error {
 		return err
 	}
 	switch e.Type {
+	case events.MarkRecordedType:
+		return s.mark(e)
 	case events.ToolsCompletedType:
 		if n := s.acts.FailedCalls(e.Entity); n > 0 {
 			s.failing[e.Entity] = n

@@ -25,6 +25,7 @@ import (
 	"github.com/rondo-rl/rondo/evaluation"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/health"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/pipeline/presence"
 )
@@ -56,8 +57,13 @@ type Dashboard struct {
 	patience  time.Duration
 	// searchTime bounds how long a search may take.
 	searchTime time.Duration
-	tokenText  func(id int32) string
-	etag       string // of the assets
+	// cardTime is how long the first page waits for the figures of runs.
+	cardTime  time.Duration
+	outages   func() []health.Outage // of the process's plane, as far as it knows them
+	warming   sync.Mutex             // guards warm
+	warm      map[string]bool        // runs that are folded behind a page
+	tokenText func(id int32) string
+	etag      string // of the assets
 }
 
 //go:embed assets templates
@@ -78,7 +84,7 @@ func New(ctx context.Context, env pipeline.Env, access Access, tokenText func(id
 		catalogue: newShelf(ctx, env.Log.Reader, newCatalogue, (*catalogue).apply), fleet: hear(ctx, env),
 		evals: newShelf(ctx, env.Log.Reader, evaluation.NewRecorded, (*evaluation.Recorded).Take), figures: figures,
 		streams: make(chan struct{}, maxStreams), reads: make(chan struct{}, maxReads), mux: http.NewServeMux(), pages: pages,
-		patience: patience, searchTime: searchTime, tokenText: tokenText, etag: `"` + rand.Text() + `"`,
+		patience: patience, searchTime: searchTime, cardTime: cardTime, outages: env.Health.Outages, warm: map[string]bool{}, tokenText: tokenText, etag: `"` + rand.Text() + `"`,
 	}
 	assets, err := fs.Sub(files, "assets")
 	if err != nil {
@@ -107,13 +113,17 @@ func (d *Dashboard) routes() map[string]func(http.ResponseWriter, *http.Request)
 		"GET /runs/{run}/rollouts.csv":       d.exported,
 		"GET /runs/{run}/search":             d.search,
 		"GET /runs/{run}/evaluation":         d.evaluation,
+		"GET /runs/{run}/tasks":              d.tasks,
+		"GET /runs/{run}/file":               d.runFile,
 		"GET /runs/{run}/live":               d.live,
 		"GET /runs/{run}/groups/{group}":     d.group,
 		"GET /runs/{run}/rollouts/{rollout}": d.rollout,
 		"GET /runs/{run}/rollouts/{rollout}/messages/{index}":        d.message,
 		"GET /runs/{run}/rollouts/{rollout}/messages/{index}/tokens": d.tokens,
+		"GET /runs/{run}/rollouts/{rollout}/siblings":                d.siblings,
 		"GET /runs/{run}/rollouts/{rollout}/changes":                 d.changes,
 		"GET /runs/{run}/rollouts/{rollout}/turns/{turn}/changes":    d.changes,
+		"POST /runs/{run}/rollouts/{rollout}/mark":                   d.comment,
 		"POST /runs/{run}/state":                                     d.act,
 		"/":                                                          func(http.ResponseWriter, *http.Request) error { return errNone },
 	}

@@ -121,6 +121,7 @@ func size(n int64) string {
 var functions = template.FuncMap{
 	"line": line, "clean": clean, "number": number, "clock": clock, "span": span,
 	"bytes":  size,
+	"said":   func(it item, base, at string) saidPart { return saidPart{it, base, at} },
 	"behind": func(newest, version int64) int64 { return newest - version },
 	"words":  func(text any) string { return strings.ReplaceAll(fmt.Sprint(text), "_", " ") },
 }

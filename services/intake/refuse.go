@@ -117,7 +117,7 @@ func (s *Service) deadLetter(ctx context.Context, from sender, m pipeline.Messag
 	return &letter, err
 }
 
-// personal reports whether a message is of a user. What users wrote, and their sessions, are not kept when they are refused: they
+// personal reports whether a message is what a person wrote. What users wrote, and their sessions, are not kept when they are refused: they
 // may not have agreed, and whether they have is not known of what cannot be read.
 func personal(m pipeline.Message) bool {
 	_, t, _, err := events.ParseIntakeSubject(m.Subject)
@@ -125,7 +125,7 @@ func personal(m pipeline.Message) bool {
 		return false
 	}
 	switch t {
-	case events.QuerySubmittedType, events.FeedbackRecordedType:
+	case events.QuerySubmittedType, events.FeedbackRecordedType, events.MarkRecordedType:
 		return true
 	case events.GroupOpenedType:
 		list := []together{{Type: t, Data: m.Data}}

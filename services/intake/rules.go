@@ -90,6 +90,7 @@ var rules = map[events.Type]rule{
 
 	events.QuerySubmittedType:   {once: true, admit: check((*Service).admitQuery)},
 	events.FeedbackRecordedType: {admit: check((*Service).admitFeedback)},
+	events.MarkRecordedType:     {admit: check((*Service).admitMark)},
 
 	events.BatchConsumedType: {admit: check((*Service).admitConsumed)},
 	events.BatchCheckpointedType: {admit: func(s *Service, ctx context.Context, a submitted) error {

@@ -102,17 +102,27 @@ func (r *run) rollout(id string, version int64, reward float64) {
 	code := int(1 - reward)
 	results := []events.ToolResult{{CallID: "a", Name: "search_replace", Content: "ok", StartedAt: began.Add(900 * time.Millisecond), DurationMS: 120},
 		{CallID: "b", Name: "run_terminal_cmd", Content: "ok 1\nok 2\n", ExitCode: &code, StartedAt: began.Add(950 * time.Millisecond), DurationMS: 640}}
-	r.state(events.TurnSampledType, id, "0", events.TurnSampled{Content: "I look at the comparison first.", ToolCalls: calls, TokenIDs: []int32{3, 4, 5}, Logprobs: []float32{-.1, -2, -.01},
+	way := "I look at the comparison first. "
+	if reward == 0 {
+		way = "I guess. "
+	}
+	r.state(events.TurnSampledType, id, "0", events.TurnSampled{Content: way, ToolCalls: calls, TokenIDs: []int32{3, 4, 5}, Logprobs: []float32{-.1, -2, -.01},
 		NewSegment: true, PolicyVersion: version, StartedAt: began, LatencyMS: 850})
 	r.state(events.ToolsCompletedType, id, "0", events.ToolsCompleted{Results: results, Isolation: "namespaces", Filesystem: "overlay", Runner: "r"})
 	tr := servicetest.Trajectory("live", id, "mend-clamp")
 	tr.DispatchVersion = version
-	tr.Messages[1].Content, tr.Messages[1].StartedAt, tr.Messages[1].Duration, tr.Messages[1].PolicyVersion = says, began, 850*time.Millisecond, version
+	tr.Messages[1].Content, tr.Messages[1].StartedAt, tr.Messages[1].Duration, tr.Messages[1].PolicyVersion = way+says, began, 850*time.Millisecond, version
 	tr.Messages[1].Reasoning = "The upper bound is compared the wrong way round."
 	tr.Messages[1].ToolCalls = fmt.Sprintf(`[{"id":"a","name":"search_replace","arguments":%q},{"id":"b","name":"run_terminal_cmd","arguments":%q}]`, calls[0].Arguments, calls[1].Arguments)
 	finished := servicetest.Finished(r, r.log.Store(), "live", id, tr)
 	r.state(events.RolloutFinishedType, id, "0", finished)
-	r.state(events.RolloutScoredType, id, "0", events.RolloutScored{Reward: reward, Components: map[string]float64{"tests": reward}, Trajectory: finished.Trajectory, TaskDigest: "sha256:x", DurationMS: 60})
+	scored := events.RolloutScored{Reward: reward, Components: map[string]float64{"tests": reward}, Trajectory: finished.Trajectory, TaskDigest: "sha256:x", DurationMS: 60, Tests: events.NewGradedTests(2, nil, false)}
+	if reward == 0 {
+		log := servicetest.Blob(r, r.log.Store(), []byte("not ok 2 upper bound\n# got 12, want 10\n"))
+		scored.Log, scored.ExitCode = &log, 1
+		scored.Tests = events.NewGradedTests(2, []events.UnmetTest{{Name: "upper bound", State: "failed", Message: "got 12, want 10"}}, false)
+	}
+	r.state(events.RolloutScoredType, id, "0", scored)
 }
 
 // site is a dashboard over a live run, and a browser.

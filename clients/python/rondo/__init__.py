@@ -25,7 +25,7 @@ from .errors import (
     RondoError,
     WeightsRejected,
 )
-from .evidence import GradedTests, RecordedRollout, RecordedVerdict, UnmetTest
+from .evidence import GradedTests, RecordedMessage, RecordedRollout, RecordedVerdict, UnmetTest
 from .feed import AsyncFeed
 from .frames import RunTables, read
 from .gap import LogprobGap
@@ -64,6 +64,7 @@ __all__ = [
     "NotTaken",
     "PermissionDenied",
     "Ragged",
+    "RecordedMessage",
     "RecordedRollout",
     "RecordedVerdict",
     "RolledBack",

@@ -220,6 +220,10 @@ class AsyncClient:
         """Flag a rollout whose data must not be used; later batches leave it out."""
         return await self.state(run, "rollout.invalidated", rollout, {"reason": reason})
 
+    async def mark(self, run: str, rollout: str, text: str = "", *, marked: bool = True) -> Answer:
+        """Mark a rollout for other people, with a comment, or take the mark away. No trainer gets it, and nothing is decided by it."""
+        return await self.state(run, "mark.recorded", rollout, {"marked": marked, "text": text} if text else {"marked": marked})
+
     async def annotate(
         self,
         run: str,

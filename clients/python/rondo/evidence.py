@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import pyarrow as pa
 
 from .errors import Damaged, NotFound, RondoError
 from .facts import Fact
 from .harness import Verdict
 from .objects import Ref, Store, fetch
+from .trajectory import Message
 from .workspace import diff, entries
 
-__all__ = ["GradedTests", "RecordedRollout", "RecordedVerdict", "UnmetTest", "recorded"]
+__all__ = ["GradedTests", "RecordedMessage", "RecordedRollout", "RecordedVerdict", "UnmetTest", "recorded"]
 
 #: Bytes of the verifier's output that are read, and the last ones of them that are given.
 MAX_OUTPUT, MAX_GIVEN = 16 << 20, 64 << 10
@@ -63,6 +67,16 @@ class RecordedVerdict(Verdict):
     unread: str = ""
 
 
+@dataclass
+class RecordedMessage(Message):
+    """A message of a recorded rollout."""
+
+    #: What the model thought, where the server took it out of the text.
+    thoughts: str = ""
+    #: The answer of the model that the message is, or belongs to, from 0.
+    turn: int = 0
+
+
 @dataclass(frozen=True)
 class RecordedRollout:
     """One rollout of a run, as it was recorded when it was read."""
@@ -81,6 +95,18 @@ class RecordedRollout:
     #: The task's snapshot and the rollout's change, as facts refer to them; without a snapshot Rondo had no workspace of it.
     _snapshot: Any = field(repr=False)
     _change: Any = field(repr=False)
+    #: The file with what was said, None until the rollout is finished.
+    _trajectory: Any = field(repr=False)
+
+    def conversation(self) -> list[RecordedMessage]:
+        """What was said, called and answered, in its order, with tokens and log-probabilities. NotFound until it is finished.
+
+        It has the rollouts of others, too, that a harness brought. Tokens of a prompt that no message brought are left out.
+        """
+        if not self._trajectory:
+            raise NotFound(f"rollout {self.id} of run {self.run} is not finished: `rondo logs {self.run} {self.id}` tells what there is")
+        rows = pa.ipc.open_file(fetch(self._objects, Ref.parse(self._trajectory))).read_all().to_pylist()
+        return [_said(row) for row in rows if row["role"] != "prompt"]
 
     def diff(self) -> str:
         """What the rollout changed in its workspace as far as it has come, in the form of `git diff`; "" where that is nothing.
@@ -104,7 +130,17 @@ def recorded(run: str, rollout: str, facts: Sequence[Fact], snapshot: Any, objec
     failure = " ".join(filter(None, (failed["stage"], failed["class"], failed.get("message")))) if failed else ""
     outcome = "failed" if failed else "scored" if scored else "in_flight"
     verdict = _verdict(scored, _tests(facts), objects) if scored else None
-    return RecordedRollout(run, rollout, started["group"], started["task"], outcome, verdict, failure, objects, snapshot, _change(facts))
+    file = told.get("rollout.finished", {}).get("trajectory")
+    return RecordedRollout(
+        run, rollout, started["group"], started["task"], outcome, verdict, failure, objects, snapshot, _change(facts), file
+    )
+
+
+def _said(row: dict[str, Any]) -> RecordedMessage:
+    same = ("role", "content", "token_ids", "logprobs", "loss_mask", "name", "tool_call_id", "finish_reason", "policy_version", "segment")
+    calls = json.loads(row["tool_calls"] or "[]")
+    own = {name: row[name] for name in (*same, "constrained", "turn")}
+    return RecordedMessage(**own, tool_calls=calls, thoughts=row["reasoning"])
 
 
 def _tests(facts: Sequence[Fact]) -> tuple[GradedTests, ...]:

@@ -49,6 +49,8 @@ ROLLOUTS = pa.schema(
         "invalidated": pa.bool_(),
         "step": pa.int64(),  # of the batch of the run's first feed that holds it
         "masked": pa.string(),  # why that batch does not train on it
+        "marked": pa.bool_(),  # by a person
+        "comment": pa.string(),  # the last one that a person gave
         "dropped": pa.string(),  # why the first feed dropped its group, or its trainer the rollout: stale or the name of a filter
     }
 )
@@ -102,6 +104,7 @@ KINDS = (
     "rollout.scored",
     "rollout.failed",
     "rollout.invalidated",
+    "mark.recorded",
     "group.completed",
     "group.dropped",
     "batch.ready",
@@ -273,6 +276,7 @@ def rollouts(facts: Mapping[str, list[Fact]], feed: str) -> pa.Table:
                 "started_at": moment(fact),
                 "outcome": "in_flight",
                 "invalidated": False,
+                "marked": False,
             },
         )
     for fact in facts["rollout.finished"]:
@@ -287,6 +291,9 @@ def rollouts(facts: Mapping[str, list[Fact]], feed: str) -> pa.Table:
         update(rows, fact.entity, outcome="failed", ended_at=moment(fact), failed_stage=fact.data["stage"], failed_class=fact.data["class"])
     for fact in facts["rollout.invalidated"]:
         update(rows, fact.entity, invalidated=True)
+    for fact in facts["mark.recorded"]:
+        comment = {"comment": fact.data["text"]} if fact.data.get("text") else {}
+        update(rows, fact.entity, marked=fact.data["marked"], **comment)
     for fact in facts["group.completed"]:
         for member in fact.data["members"]:
             if not member.get("failed"):

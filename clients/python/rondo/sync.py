@@ -123,6 +123,10 @@ class Client:
         """See AsyncClient.invalidate."""
         return self.loop.run(self.asynchronous.invalidate(run, rollout, reason))
 
+    def mark(self, run: str, rollout: str, text: str = "", *, marked: bool = True) -> Answer:
+        """See AsyncClient.mark."""
+        return self.loop.run(self.asynchronous.mark(run, rollout, text, marked=marked))
+
     def annotate(
         self,
         run: str,

@@ -139,6 +139,8 @@ def test_the_tests_of_a_verdict(store: Store) -> None:
         GradedTests(0, 9, 7, (UnmetTest("test_b", "failed", False, "1 != 2"), UnmetTest("test_c", "missing", True, "")), False),
     ]
     told = recorded("r", "g1-0", [STARTED, fact("scored", reward=0, exit_code=1, duration_ms=1)], None, store)
+    with pytest.raises(rondo.NotFound, match="is not finished"):
+        told.conversation()
     assert told.verdict is not None and told.verdict.tests == ()
 
 

@@ -33,6 +33,9 @@ def run(plane: Plane) -> str:
             bring(client, name, 3, 2)
             next(feed)
         client.invalidate(name, "xg3-0", "it cheated")
+        client.mark(name, "xg3-0", "look at turn 0")
+        client.mark(name, "xg3-1", "not odd")
+        client.mark(name, "xg3-1", marked=False)
     return name
 
 
@@ -51,6 +54,8 @@ def test_the_tables_of_a_run(plane: Plane, run: str) -> None:
     assert [row["step"] for row in rollouts] == [1, 1, 1, 1, 2, 2, 2, 2]
     assert all(row["turns"] == 2 and row["sampled_tokens"] == 6 and row["tokens"] == 14 for row in rollouts)
     assert [row["invalidated"] for row in rollouts].count(True) == 1
+    assert [(row["marked"], row["comment"]) for row in rollouts[4:6]] == [(True, "look at turn 0"), (False, "not odd")]
+    assert not any(row["marked"] or row["comment"] for row in rollouts[:4] + rollouts[6:])
     assert all(row["started_at"] <= row["ended_at"] <= datetime.now(timezone.utc) for row in rollouts)
 
     steps = table(told.steps).to_pylist()
@@ -67,6 +72,16 @@ def test_the_tables_of_a_run(plane: Plane, run: str) -> None:
     assert [row["turn"] for row in turns] == [0, 1] * 8
     assert [row["sampled_tokens"] for row in turns] == [4, 2] * 8 and [row["tool_calls"] for row in turns] == [1, 0] * 8
     assert turns[1]["content"] == "Done." and turns[1]["logprob_mean"] < 0
+
+
+def test_the_conversation_of_a_rollout(plane: Plane, run: str) -> None:
+    """A harness brought it, and what it said is read as it said it."""
+    rollout = rondo.read(run, dir=plane.dir, frames="arrow").rollout("xg1-1")
+    said = rollout.conversation()
+    assert [(m.role, m.turn) for m in said] == [("system", 0), ("user", 0), ("assistant", 0), ("tool", 0), ("assistant", 1)]
+    assert said[4].content == "Done." and said[2].tool_calls and said[3].tool_call_id == said[2].tool_calls[0]["id"]
+    assert [len(m.token_ids) for m in said] == [len(m.logprobs or ()) for m in said] and sum(sum(m.loss_mask or ()) for m in said) == 6
+    assert said[2].thoughts == "" and (said[2].policy_version or 0) >= 0
 
 
 @pytest.mark.parametrize("kind", ["polars", "pandas"])

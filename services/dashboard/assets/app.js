@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   // The parts of a page that are taken from a newer copy of it.
-  const parts = ["live", "rollouts", "groups", "books", "behaviour", "settings"];
+  const parts = ["live", "rollouts", "groups", "books", "behaviour", "settings", "turns"];
 
   let asking = null;
   async function refresh() {
@@ -15,8 +15,8 @@
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       for (const id of parts) {
         const now = document.getElementById(id), next = page.getElementById(id);
-        // What somebody reads with the keyboard or has unfolded stays until they leave it.
-        if (!now || !next || now.contains(document.activeElement) || now.querySelector("details[open]")) continue;
+        // What somebody reads with the keyboard, or has folded otherwise than it came, stays until they leave it.
+        if (!now || !next || now.contains(document.activeElement) || now.querySelector("details[open]:not([data-open]), details[data-open]:not([open])")) continue;
         if (now.innerHTML !== next.innerHTML) now.replaceChildren(...next.childNodes);
       }
       const slider = document.getElementById("at"), last = page.getElementById("at");

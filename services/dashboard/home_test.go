@@ -1,0 +1,112 @@
+package dashboard
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/health"
+	"github.com/rondo-rl/rondo/services/servicetest"
+)
+
+// TestHome: the first page shows what runs with its figures, what waits for somebody and what is wrong now, and none of what is closed.
+func TestHome(t *testing.T) {
+	d := newDesk(t)
+	d.openRun()
+	d.group(1, "first", 1, 0)
+	d.batch(1, 1, 0.5)
+	d.group(2, "second", 1, 1)
+	d.batch(2, 2, 1)
+	d.state(events.GroupOpenedType, "g000003", "0", events.GroupOpened{Task: "fix", Size: 1})
+	servicetest.StartRollout(d, d.log, "live", "g000003-0", "fix")
+	quiet := d.show("/")
+	for _, want := range []string{"Running", `aria-label="Mean reward of steps 1 to 2: from 0.500 to 1, now 1"`, `points="0.0,34.0 160.0,2.0"`, "<dt>in flight</dt><dd>5</dd>", "<dt>step</dt><dd>2</dd>", "<dt>scored per minute</dt><dd>4</dd>"} {
+		if !strings.Contains(quiet, want) {
+			t.Errorf("the page does not say %q:\n%s", want, quiet)
+		}
+	}
+	if strings.Contains(quiet, "Wrong now") || strings.Contains(quiet, "Waits for you") {
+		t.Errorf("nothing is wrong, and nothing waits:\n%s", quiet)
+	}
+
+	servicetest.OpenRun(t, d.log, "stuck", servicetest.Config("fix"))
+	servicetest.Append(t, d.log, servicetest.Event(t, "stuck", events.RunPausedType, "stuck", "p", events.RunPaused{Reason: "no <b>success</b> in 20 groups."}))
+	servicetest.OpenRun(t, d.log, "over", servicetest.Config("fix"))
+	closed := events.RunClosed{Reason: "done"}
+	servicetest.Append(t, d.log, servicetest.Event(t, "over", events.RunClosedType, "over", "c", closed))
+	servicetest.Append(t, d.log, servicetest.Event(t, events.Catalogue, events.RunClosedType, "over", "c", closed))
+	servicetest.Append(t, d.log, servicetest.Event(t, events.Catalogue, events.WeightsRejectedType, "small", "r", events.WeightsRejected{Version: 3, Reason: "a tensor is missing"}))
+	servicetest.Append(t, d.log, servicetest.Event(t, events.Catalogue, events.DeadLetteredType, "letters", "1", events.DeadLettered{
+		Stream: events.IntakeStream, Subject: "rondo.in.live.rollout.x.annotated", Reason: "no such rollout", Body: new(servicetest.Blob(t, d.log.Store(), []byte("{}")))}))
+	d.d.outages = func() []health.Outage {
+		return []health.Outage{{Kind: health.DiskFull, Of: "disk", Since: time.Now(), Reason: "no <i>space</i> left"}}
+	}
+	d.has("/", "Waits for you", "Run stuck is paused: no &lt;b&gt;success&lt;/b&gt; in 20 groups.", `href="/runs/stuck#act-h"`, "refused a submission within a day",
+		"Wrong now", "no &lt;i&gt;space&lt;/i&gt; left", "The last weights of policy small were rejected: a tensor is missing.")
+	if cards := strings.Count(d.show("/"), `class="spark"`); cards != 1 {
+		t.Errorf("%d curves: a run that is paused or closed does not run", cards)
+	}
+}
+
+// TestHomeOfManyRuns: the page has the newest runs that are open, counts the others, and does not wait for what is not folded.
+func TestHomeOfManyRuns(t *testing.T) {
+	d := newDesk(t)
+	for n := range maxLooked + 3 {
+		servicetest.OpenRun(t, d.log, fmt.Sprintf("run-%03d", n), servicetest.Config("fix"))
+	}
+	d.has("/", fmt.Sprintf("<p>%d older runs are open, too.</p>", maxLooked-maxRunning), "<p>3 still older ones were never closed", fmt.Sprintf(`href="/runs/run-%03d"`, maxLooked+2))
+	large := newBulk(t, d.log, "large")
+	large.groups(0, 40)
+	d.d.cardTime = 0
+	d.has("/", "It is being read; the figures follow.")
+	natstest.Eventually(t, "the run is folded behind the page, though nobody looks again", func() bool {
+		b, release, err := d.d.shelf.hold("large", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		return b.position() == large.seq
+	})
+	if page := d.show("/"); strings.Contains(page, "It is being read") || !strings.Contains(page, `aria-label="Mean reward of steps`) {
+		t.Errorf("the run is folded:\n%s", page)
+	}
+}
+
+// TestSpark: a curve fills its height, whatever its figures are, and one of equal figures lies in the middle.
+func TestSpark(t *testing.T) {
+	for want, values := range map[string][]float64{
+		"0.0,34.0 80.0,18.0 160.0,2.0":  {0, 1, 2},
+		"0.0,18.0 160.0,18.0":           {7},
+		"0.0,18.0 80.0,18.0 160.0,18.0": {0, 0, 0},
+		"0.0,2.0 160.0,34.0":            {math.MaxFloat64, -math.MaxFloat64},
+	} {
+		if got := spark(values); got != want {
+			t.Errorf("%v: %s, want %s", values, got, want)
+		}
+	}
+}
+
+// TestScoredOfLate: throughput is of the last minutes, so a run that stands still has none.
+func TestScoredOfLate(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	f := newFlows()
+	if got := f.scored(began); got != 0 {
+		t.Errorf("nothing has happened: %g", got)
+	}
+	for s := range 600 {
+		f.point(began.Add(time.Duration(s)*time.Second)).Scored++
+	}
+	if got := f.scored(began.Add(600 * time.Second)); math.Abs(got-60) > 1.5 {
+		t.Errorf("one per second: %g per minute", got)
+	}
+	if got := f.scored(began.Add(601*time.Second + 2*recently)); got != 0 {
+		t.Errorf("nothing was scored for minutes: %g", got)
+	}
+	if got := f.scored(began.Add(-time.Hour)); got != 0 {
+		t.Errorf("a clock that goes back: %g", got)
+	}
+}
