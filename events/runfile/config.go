@@ -118,6 +118,8 @@ type RunConfig struct {
 	Agent *Agent `json:"agent,omitempty" yaml:"agent"`
 	// Conversations say which conversations of an agent or a harness are trained on, and which another model answers. The first rule that takes one decides; one that none takes is trained on.
 	Conversations []ConversationRule `json:"conversations,omitempty" yaml:"conversations"`
+	// Vision: the run's models see images. Without it messages of agents and harnesses may have none.
+	Vision bool `json:"vision,omitempty" yaml:"vision"`
 	// Network is what programs in the agents' sandboxes may reach; nil is nothing.
 	Network *Network `json:"network,omitempty" yaml:"network"`
 	// Repositories are those whose index the run's agents search: the run is told of every update.
@@ -341,6 +343,7 @@ func (c *RunConfig) Validate() error {
 	check(c.MinIsolation == "" || slices.Contains(Isolations, c.MinIsolation), "min_isolation %q: must be one of %v", c.MinIsolation, Isolations)
 	check(c.MinVerifier == "" || slices.Contains(Verifiers, c.MinVerifier), "min_verifier %q: must be one of %v", c.MinVerifier, Verifiers)
 	check(len(c.Tasks) > 0 || c.External, "tasks: the run has none")
+	check(!c.Vision || c.External || c.Agent != nil, "vision: only harnesses and agents send images; leave it out")
 	errs = append(errs, c.Scorer.validate()...)
 	errs = append(errs, c.validateTraining()...)
 	errs = append(errs, c.validateTeachers()...)
