@@ -198,14 +198,20 @@ func TestImagesByTokens(t *testing.T) {
 	for _, turn := range p.rollout(m).Turns {
 		got = append(got, fmt.Sprintf("%t %s %t", turn.NewSegment, turn.SegmentCause, turn.TextOnly))
 	}
-	want := []string{"true  false", "true images false", "false  false", "true unrelated false", "true unrelated false"}
+	want := []string{"true  false", "true images false", "false  false", "true compacted false", "true compacted false"}
 	if !slices.Equal(got, want) {
 		t.Errorf("turns %q, want %q", got, want)
 	}
 	if n := len(b.seen()); n != 3 {
 		t.Errorf("%d turns were asked for by messages, want 3", n)
 	}
+	other := p.start(map[string]any{"size": 1})
+	p.say(other, showing("What is it?", redPNG))
+	if turn := p.rollout(other).Turns[0]; turn.SegmentCause != events.CauseImages {
+		t.Errorf("a rollout that begins with an image says %q", turn.SegmentCause)
+	}
 	p.finish(m, 1)
+	p.finish(other, 1)
 	p.prove(0)
 }
 
