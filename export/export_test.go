@@ -48,7 +48,7 @@ func TestConversation(t *testing.T) {
 	got, err := conversation(trajectory.Rollout, trajectory.Messages)
 	want := []chatMessage{
 		{Role: "system", Content: "be kind"}, {Role: "user", Content: "mend it"},
-		{Role: "assistant", ToolCalls: []chatCall{{ID: "c1", Type: "function", Function: chatFunction{Name: "read_file", Arguments: `{"path":"a"}`}}}},
+		{Role: "assistant", Content: "", ToolCalls: []chatCall{{ID: "c1", Type: "function", Function: chatFunction{Name: "read_file", Arguments: `{"path":"a"}`}}}},
 		{Role: "tool", Content: "text", Name: "read_file", ToolCallID: "c1"}, {Role: "assistant", Content: "done"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {

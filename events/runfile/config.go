@@ -344,6 +344,7 @@ func (c *RunConfig) Validate() error {
 	check(c.MinVerifier == "" || slices.Contains(Verifiers, c.MinVerifier), "min_verifier %q: must be one of %v", c.MinVerifier, Verifiers)
 	check(len(c.Tasks) > 0 || c.External, "tasks: the run has none")
 	check(!c.Vision || c.External || c.Agent != nil, "vision: only harnesses and agents send images; leave it out")
+	check(!c.Vision || len(c.Teachers) == 0, "vision: teachers are given tokens alone, and score what they do not see; leave out one of vision and teachers")
 	errs = append(errs, c.Scorer.validate()...)
 	errs = append(errs, c.validateTraining()...)
 	errs = append(errs, c.validateTeachers()...)

@@ -80,6 +80,9 @@ func actAgent(what, instruction string) error {
 	case "probe":
 		return probe()
 	}
+	if what == "shows" {
+		messages = []any{showing(instruction, redPNG)}
+	}
 	if what == "titles" {
 		title := []any{map[string]any{"role": "system", "content": "You are a title generator."}, messages[0]}
 		if _, _, err := askModel(title); err != nil {
