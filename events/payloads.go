@@ -192,7 +192,7 @@ type TurnSampled struct {
 	// NewSegment: the prompt did not extend the last one exactly, so a new training sample begins here.
 	NewSegment bool `json:"new_segment,omitempty"`
 	// SegmentCause is why a new segment begins, one of the Cause constants; absent of the first one, unless that has images, and where nobody recorded it.
-	SegmentCause string `json:"segment_cause,omitempty" jsonschema:"enum=thoughts,enum=drift,enum=history,enum=summary,enum=tools,enum=system,enum=rewritten,enum=compacted,enum=sibling,enum=unrelated,enum=images"`
+	SegmentCause string `json:"segment_cause,omitempty" jsonschema:"pattern=^(thoughts|drift|history|summary|tools|system|rewritten|compacted|sibling|unrelated|images)$"`
 	// Root is the digest of what stands in a harness's prompt beside its messages: the tools that it offered, in their order, and what it told the chat template.
 	// Absent where that was nothing.
 	Root string `json:"root,omitempty" jsonschema:"maxLength=64"`

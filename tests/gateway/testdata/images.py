@@ -21,7 +21,8 @@ def ask(dialect, url, key, data):
         client = anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key=key)
         image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": text}}
         said = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]}]
-        return client.messages.create(model="any", max_tokens=100, messages=said).content[0].text
+        answer = client.messages.create(model="any", max_tokens=100, messages=said)
+        return next(b.text for b in answer.content if b.type == "text")
     client = openai.OpenAI(base_url=url, api_key=key)
     if dialect == "responses":
         parts = [{"type": "input_text", "text": "What is it?"}, {"type": "input_image", "image_url": address, "detail": "high"}]
