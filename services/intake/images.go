@@ -36,13 +36,22 @@ func (s *Service) admitImages(ctx context.Context, cfg runfile.RunConfig, r *eve
 		return refuse("prompt: its conversation has %d images, at most %d", shown, storage.MaxImages)
 	}
 	for _, image := range imagesOf(p.Prompt) {
-		data, err := s.object(ctx, harness(r.Run), "images", image.Ref, storage.MaxImage)
-		if err != nil {
+		if err := s.admitImage(ctx, r.Run, image); err != nil {
 			return err
 		}
-		if is, err := images.Read(data); err != nil || !is.Same(image) {
-			return refuse("images: the object %.200q is no image of the media type and the size that the turn states", image.Key)
-		}
+	}
+	return nil
+}
+
+func (s *Service) admitImage(ctx context.Context, run string, image storage.Image) error {
+	s.decoders <- struct{}{}
+	defer func() { <-s.decoders }()
+	data, err := s.object(ctx, harness(run), "images", image.Ref, storage.MaxImage)
+	if err != nil {
+		return err
+	}
+	if is, err := images.Read(data); err != nil || !is.Same(image) {
+		return refuse("images: the object %.200q is no image of the media type and the size that the turn states", image.Key)
 	}
 	return nil
 }
