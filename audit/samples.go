@@ -70,6 +70,7 @@ func (c *Checker) trajectory(e events.Event, feed runfile.Feed, ready events.Bat
 		if !slices.Equal(s.Tokens, row.Tokens) || !slices.Equal(s.LossMask, row.LossMask) || !slices.Equal(s.SamplerLogprobs, row.SamplerLogprobs) ||
 			!slices.Equal(s.Constrained, row.Constrained) ||
 			!slices.Equal(s.PolicyVersions, row.PolicyVersions) || !slices.Equal(s.Turns, row.Turns) || !slices.Equal(s.Columns, row.Columns) ||
+			!slices.Equal(s.Images, row.Images) ||
 			s.RolloutSampled != row.RolloutSampled || int(row.SampleIndex) != n {
 			c.find(RuleBatch, e, "sample %d of rollout %s is not that of its trajectory", i, row.Rollout)
 		}

@@ -168,6 +168,8 @@ type PromptMessage struct {
 	Name       string     `json:"name,omitempty"`
 	ToolCallID string     `json:"tool_call_id,omitempty"`
 	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`
+	// Images are those whose names stand in Content, in their order.
+	Images []storage.Image `json:"images,omitempty" jsonschema:"maxItems=100"`
 }
 
 // TurnSampled is one model generation.
@@ -192,8 +194,8 @@ type TurnSampled struct {
 	Logprobs []float32 `json:"logprobs,omitempty"`
 	// NewSegment: the prompt did not extend the last one exactly, so a new training sample begins here.
 	NewSegment bool `json:"new_segment,omitempty"`
-	// SegmentCause is why a new segment begins, one of the Cause constants; absent of the first one, and where nobody recorded it.
-	SegmentCause string `json:"segment_cause,omitempty" jsonschema:"enum=thoughts,enum=drift,enum=history,enum=summary,enum=tools,enum=system,enum=rewritten,enum=compacted,enum=sibling,enum=unrelated"`
+	// SegmentCause is why a new segment begins, one of the Cause constants; absent of the first one, unless that has images, and where nobody recorded it.
+	SegmentCause string `json:"segment_cause,omitempty" jsonschema:"pattern=^(thoughts|drift|history|summary|tools|system|rewritten|compacted|sibling|unrelated|images)$"`
 	// Root is the digest of what stands in a harness's prompt beside its messages: the tools that it offered, in their order, and what it told the chat template.
 	// Absent where that was nothing.
 	Root string `json:"root,omitempty" jsonschema:"maxLength=64"`
@@ -260,6 +262,8 @@ const (
 	LackTools = "parsed_tool_calls"
 	// LackVersions: the server's spans of versions are no spans of the tokens.
 	LackVersions = "weight_versions"
+	// LackImages: the prompt has ids that are no tokens in the place of those that stand for its images.
+	LackImages = "image_tokens"
 	// LackAgreement: token ids, log-probabilities and usage contradict each other.
 	LackAgreement = "agreeing_tokens"
 )

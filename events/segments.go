@@ -17,10 +17,13 @@ const (
 	CauseCompacted = "compacted"
 	CauseSibling   = "sibling"   // another turn went on from the same place before
 	CauseUnrelated = "unrelated" // it began another conversation, as of a subagent or for a title
+
+	// CauseImages: it has an image, so that it was asked for by messages although the run asks by tokens.
+	CauseImages = "images"
 )
 
 // SegmentCauses are all of them.
-var SegmentCauses = []string{CauseThoughts, CauseDrift, CauseHistory, CauseSummary, CauseTools, CauseSystem, CauseRewritten, CauseCompacted, CauseSibling, CauseUnrelated}
+var SegmentCauses = []string{CauseThoughts, CauseDrift, CauseHistory, CauseSummary, CauseTools, CauseSystem, CauseRewritten, CauseCompacted, CauseSibling, CauseUnrelated, CauseImages}
 
 // Thought reports whether a turn holds thoughts, which templates may leave out of later prompts.
 func (t *TurnSampled) Thought() bool {

@@ -3,6 +3,7 @@ package export
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ type pairLine struct {
 // chatMessage is a message as OpenAI's chat completions have it.
 type chatMessage struct {
 	Role       string     `json:"role"`
-	Content    string     `json:"content"`
+	Content    any        `json:"content"` // a text, or parts where there are images
 	Reasoning  string     `json:"reasoning_content,omitempty"`
 	ToolCalls  []chatCall `json:"tool_calls,omitempty"`
 	ToolCallID string     `json:"tool_call_id,omitempty"`
@@ -70,7 +71,7 @@ func exportChat(ctx context.Context, x *Exporter, lines []Rollout) (int, error) 
 			}
 			for _, b := range branches {
 				line := chatLine{Rollout: t.Rollout, Group: events.GroupOf(t.Rollout), Task: t.Task, Reward: *t.Reward}
-				if line.Messages, err = conversation(t.Rollout, b.messages); err != nil {
+				if line.Messages, err = x.conversation(ctx, t.Rollout, b.messages); err != nil {
 					return err
 				}
 				if len(branches) > 1 {
@@ -140,7 +141,47 @@ func (x *Exporter) onlyConversation(ctx context.Context, t Rollout) ([]chatMessa
 	if err != nil || len(branches) != 1 {
 		return nil, err
 	}
-	return conversation(t.Rollout, branches[0].messages)
+	return x.conversation(ctx, t.Rollout, branches[0].messages)
+}
+
+// conversation is what was said in messages, with the images that they show.
+func (x *Exporter) conversation(ctx context.Context, rollout string, rows []storage.Message) ([]chatMessage, error) {
+	messages, err := conversation(rollout, rows)
+	if err != nil {
+		return nil, err
+	}
+	said := slices.DeleteFunc(slices.Clone(rows), func(m storage.Message) bool { return m.Role == events.RolePrompt })
+	for i, m := range said {
+		if len(m.Images) == 0 {
+			continue
+		}
+		if messages[i].Content, err = x.parts(ctx, m); err != nil {
+			return nil, fmt.Errorf("message %d of %s: %w", m.Index, rollout, err)
+		}
+	}
+	return messages, nil
+}
+
+// parts are a message's text and images, as chat completions have them.
+func (x *Exporter) parts(ctx context.Context, m storage.Message) (parts []any, err error) {
+	say := func(text string) {
+		if text != "" {
+			parts = append(parts, map[string]any{"type": "text", "text": text})
+		}
+	}
+	at := 0
+	for _, i := range m.Images {
+		data, err := storage.GetBlob(ctx, x.Store, i.Ref)
+		if err != nil {
+			return nil, err
+		}
+		say(m.Content[at:i.At])
+		url := "data:" + i.MediaType + ";base64," + base64.StdEncoding.EncodeToString(data)
+		parts = append(parts, map[string]any{"type": "image_url", "image_url": map[string]string{"url": url}})
+		at = i.At + len(i.Name())
+	}
+	say(m.Content[at:])
+	return parts, nil
 }
 
 // conversation is what was said in messages. Rows that only carry the tokens of a prompt say nothing.

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"math"
@@ -13,6 +14,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/dir"
 )
 
 func rewarded(rollout string, reward float64) Rollout {
@@ -46,7 +48,7 @@ func TestConversation(t *testing.T) {
 	got, err := conversation(trajectory.Rollout, trajectory.Messages)
 	want := []chatMessage{
 		{Role: "system", Content: "be kind"}, {Role: "user", Content: "mend it"},
-		{Role: "assistant", ToolCalls: []chatCall{{ID: "c1", Type: "function", Function: chatFunction{Name: "read_file", Arguments: `{"path":"a"}`}}}},
+		{Role: "assistant", Content: "", ToolCalls: []chatCall{{ID: "c1", Type: "function", Function: chatFunction{Name: "read_file", Arguments: `{"path":"a"}`}}}},
 		{Role: "tool", Content: "text", Name: "read_file", ToolCallID: "c1"}, {Role: "assistant", Content: "done"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -62,6 +64,34 @@ func TestConversation(t *testing.T) {
 	trajectory.Messages[2].ToolCalls = "[1]"
 	if _, err := conversation(trajectory.Rollout, trajectory.Messages); err == nil {
 		t.Error("malformed tool calls were taken")
+	}
+}
+
+// TestExportedImages: an exported message has its images in their places, and its texts between them.
+func TestExportedImages(t *testing.T) {
+	store, err := dir.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	ref, err := storage.PutBlob(t.Context(), store, []byte("pixels"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := storage.Image{Ref: ref, MediaType: "image/png", Width: 3, Height: 2}
+	m := storage.Message{Role: "user", Content: image.Name() + " and " + image.Name() + "?", Images: []storage.Image{image, image}}
+	m.Images[1].At = len(image.Name() + " and ")
+	x := &Exporter{Store: store}
+	got, err := x.conversation(t.Context(), "g000001-0", []storage.Message{{Role: "prompt"}, m, {Role: "assistant", Content: "ok"}})
+	text, _ := json.Marshal(got)
+	url := `{"image_url":{"url":"data:image/png;base64,cGl4ZWxz"},"type":"image_url"}`
+	want := `[{"role":"user","content":[` + url + `,{"text":" and ","type":"text"},` + url + `,{"text":"?","type":"text"}]},{"role":"assistant","content":"ok"}]`
+	if err != nil || string(text) != want {
+		t.Errorf("%v: got %s, want %s", err, text, want)
+	}
+	m.Images[0].Key = storage.BlobKey(storage.Digest(nil))
+	if _, err := x.conversation(t.Context(), "g000001-0", []storage.Message{m}); err == nil {
+		t.Error("an image that is not there is left out in silence")
 	}
 }
 

@@ -44,3 +44,13 @@ func TestPartsOfALargeChangeAreKept(t *testing.T) {
 	}
 	collect(t, r, &Collector{}, there)
 }
+
+// TestImagesAreKept: the turn whose prompt shows an image names it.
+func TestImagesAreKept(t *testing.T) {
+	r := clitest.NewRecorded(t)
+	store := r.Log.Store()
+	shown, other := servicetest.Blob(t, store, []byte("shown")), servicetest.Blob(t, store, []byte("other"))
+	image := storage.Image{Ref: shown, MediaType: "image/png", Width: 3, Height: 2}
+	r.State(events.TurnSampledType, "x1-0", "0", events.TurnSampled{TokenIDs: []int32{1}, Prompt: []events.PromptMessage{{Role: "user", Content: image.Name(), Images: []storage.Image{image}}}})
+	collect(t, r, &Collector{}, map[string]bool{shown.Key: true, other.Key: false})
+}

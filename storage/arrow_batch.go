@@ -12,8 +12,8 @@ const batchKind = "batch"
 
 // sampleRow is a Sample with the JSON texts of the file.
 type sampleRow struct {
-	components, annotations, columns, hints string
-	constrained                             []bool // as long as the tokens, where the file has a column of it
+	components, annotations, columns, hints, images string
+	constrained                                     []bool // as long as the tokens, where the file has a column of it
 	*Sample
 }
 
@@ -73,7 +73,7 @@ func encodeBatch(b *Batch) ([]byte, error) {
 			return nil, fmt.Errorf("sample %d: %w", i, err)
 		}
 		if size += rows[i].texts(); size > maxArrowJSON {
-			return nil, fmt.Errorf("%w: more than %d bytes of annotations, reward components, token columns and hints", ErrTooLarge, maxArrowJSON)
+			return nil, fmt.Errorf("%w: more than %d bytes of annotations, reward components, token columns, images and hints", ErrTooLarge, maxArrowJSON)
 		}
 	}
 	return writeArrow(b.form().columns(), meta, rows)
@@ -114,6 +114,9 @@ func (b *Batch) metadata() (*metadata, error) {
 	meta.addInt("batch_rollouts", b.Whole.Rollouts)
 	if n := b.constrained(); n > 0 {
 		meta.addInt(constrainedKey, int64(n))
+	}
+	if n := b.images(); n > 0 {
+		meta.addInt(imagesKey, int64(n))
 	}
 	if len(b.Roles) > 0 {
 		meta.add(rolesKey, strings.Join(b.Roles, ","))
@@ -172,7 +175,7 @@ func decodeBatch(file []byte) (*Batch, error) {
 	size := 0
 	for i := range rows {
 		if size += rows[i].texts(); size > maxArrowJSON {
-			return nil, fmt.Errorf("%w: more than %d bytes of annotations, reward components, token columns and hints", ErrCorrupt, maxArrowJSON)
+			return nil, fmt.Errorf("%w: more than %d bytes of annotations, reward components, token columns, images and hints", ErrCorrupt, maxArrowJSON)
 		}
 		if err := rows[i].decodeTexts(); err != nil {
 			return nil, fmt.Errorf("%w: sample %d: %w", ErrCorrupt, i, err)
@@ -232,12 +235,15 @@ func (r *sampleRow) encodeTexts() (err error) {
 	if r.columns, err = columnsText(r.Columns); err != nil {
 		return err
 	}
+	if r.images, err = imagesText(r.Images); err != nil {
+		return err
+	}
 	r.hints, err = hintsText(r.Hints)
 	return err
 }
 
 func (r *sampleRow) texts() int {
-	return len(r.components) + len(r.annotations) + len(r.columns) + len(r.hints)
+	return len(r.components) + len(r.annotations) + len(r.columns) + len(r.hints) + len(r.images)
 }
 
 func marshal(value any) (string, error) {
@@ -264,6 +270,9 @@ func (r *sampleRow) decodeTexts() error {
 	}
 	var err error
 	if r.Columns, err = parseList[TokenColumn]("token columns", r.columns); err != nil {
+		return err
+	}
+	if r.Images, err = parseList[Image]("images", r.images); err != nil {
 		return err
 	}
 	r.Hints, err = parseList[Hint]("hints", r.hints)

@@ -18,7 +18,7 @@ const maskedKey = "masked"
 // messageRow is a Message with the names that let rows of many files stand in one table.
 type messageRow struct {
 	run, group, rollout, task string
-	columns                   string // in JSON
+	columns, images           string // in JSON
 	Message
 }
 
@@ -49,6 +49,22 @@ var messageColumns = []column[messageRow]{
 	boolColumn("constrained", func(r *messageRow) *bool { return &r.Constrained }),
 }
 
+// columnsOf are those of a trajectory, which may have images.
+func columnsOf(images bool) []column[messageRow] {
+	if !images {
+		return messageColumns
+	}
+	return append(slices.Clip(messageColumns), stringColumn(imagesKey, func(r *messageRow) *string { return &r.images }))
+}
+
+// images counts those of the messages.
+func (t *Trajectory) images() (n int) {
+	for i := range t.Messages {
+		n += len(t.Messages[i].Images)
+	}
+	return n
+}
+
 // EncodeTrajectory makes a trajectory file: Arrow IPC file format, zstd, one record batch; schemas/arrow.md describes it.
 // The same trajectory gives the same bytes. It refuses a trajectory whose parts disagree, and ErrTooLarge ones.
 func EncodeTrajectory(t *Trajectory) ([]byte, error) {
@@ -73,11 +89,14 @@ func encodeTrajectory(t *Trajectory) ([]byte, error) {
 		if rows[i].columns, err = columnsText(t.Messages[i].Columns); err != nil {
 			return nil, err
 		}
-		if size += len(rows[i].columns); size > maxArrowJSON {
-			return nil, fmt.Errorf("%w: more than %d bytes of token columns", ErrTooLarge, maxArrowJSON)
+		if rows[i].images, err = imagesText(t.Messages[i].Images); err != nil {
+			return nil, err
+		}
+		if size += len(rows[i].columns) + len(rows[i].images); size > maxArrowJSON {
+			return nil, fmt.Errorf("%w: more than %d bytes of token columns and images", ErrTooLarge, maxArrowJSON)
 		}
 	}
-	return writeArrow(messageColumns, meta, rows)
+	return writeArrow(columnsOf(t.images() > 0), meta, rows)
 }
 
 func (t *Trajectory) metadata() (*metadata, error) {
@@ -108,6 +127,9 @@ func (t *Trajectory) metadata() (*metadata, error) {
 	meta.addInt("sampled_tokens", int64(sampled))
 	meta.addInt("min_policy_version", low)
 	meta.addInt("max_policy_version", high)
+	if n := t.images(); n > 0 {
+		meta.addInt(imagesKey, int64(n))
+	}
 	if len(t.Masked) > 0 {
 		segments := map[string][]int32{}
 		for _, segment := range slices.Sorted(maps.Keys(t.Masked)) {
@@ -155,7 +177,12 @@ func DecodeTrajectory(file []byte) (*Trajectory, error) {
 }
 
 func decodeTrajectory(file []byte) (*Trajectory, error) {
-	meta, rows, err := readArrow(messageColumns, trajectoryKind, TrajectorySchema, file, func(n int) []messageRow { return make([]messageRow, n) })
+	named, err := namedBy(file)
+	if err != nil {
+		return nil, err
+	}
+	_, images := named.GetValue(imagesKey)
+	meta, rows, err := readArrow(columnsOf(images), trajectoryKind, TrajectorySchema, file, func(n int) []messageRow { return make([]messageRow, n) })
 	if err != nil {
 		return nil, err
 	}
@@ -176,14 +203,17 @@ func decodeTrajectory(file []byte) (*Trajectory, error) {
 	}
 	size := 0
 	for i, row := range rows {
-		if size += len(row.columns); size > maxArrowJSON {
-			return nil, fmt.Errorf("%w: more than %d bytes of token columns", ErrCorrupt, maxArrowJSON)
+		if size += len(row.columns) + len(row.images); size > maxArrowJSON {
+			return nil, fmt.Errorf("%w: more than %d bytes of token columns and images", ErrCorrupt, maxArrowJSON)
 		}
 		if row.run != t.Run || row.group != t.Group || row.rollout != t.Rollout || row.task != t.Task {
 			return nil, fmt.Errorf("%w: row %d is of rollout %.80q, the metadata says %.80q", ErrCorrupt, i, row.rollout, t.Rollout)
 		}
 		t.Messages[i] = row.Message
 		if t.Messages[i].Columns, err = parseList[TokenColumn]("token columns", row.columns); err != nil {
+			return nil, fmt.Errorf("%w: row %d: %w", ErrCorrupt, i, err)
+		}
+		if t.Messages[i].Images, err = parseList[Image]("images", row.images); err != nil {
 			return nil, fmt.Errorf("%w: row %d: %w", ErrCorrupt, i, err)
 		}
 	}

@@ -66,6 +66,7 @@ type Sample struct {
 	Turns            []TurnSpan         // ascending, not overlapping; sampled tokens only
 	Annotations      []Annotation       // JSON array in the file
 	Columns          []TokenColumn      // by name, then ascending, not overlapping; JSON array in the file
+	Images           []Image            // of the prompts, in their order; JSON array in the file
 	Hints            []Hint             // ascending, not overlapping; JSON array in the file
 	// TeacherLogprobs are each of Batch.Teachers' natural logarithms of the tokens' probabilities, as long as Tokens; 0 for the first token. One that takes hints
 	// has NaN for all tokens that no hint is about, and where it has said nothing.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 
 	"github.com/rondo-rl/rondo/storage/tokencheck"
@@ -77,10 +78,19 @@ type form struct {
 	hints        bool
 	roles        bool
 	constrained  bool
+	images       bool
 }
 
 func (b *Batch) form() form {
-	return form{b.Teachers, len(b.columnNames()) > 0, b.Hinter != "", len(b.Roles) > 0, b.constrained() > 0}
+	return form{b.Teachers, len(b.columnNames()) > 0, b.Hinter != "", len(b.Roles) > 0, b.constrained() > 0, b.images() > 0}
+}
+
+// images counts those of the samples.
+func (b *Batch) images() (n int) {
+	for i := range b.Samples {
+		n += len(b.Samples[i].Images)
+	}
+	return n
 }
 
 // constrained counts the tokens that were sampled under a constraint.
@@ -106,6 +116,9 @@ func (f form) columns() []column[sampleRow] {
 	if f.constrained {
 		columns = append(columns, boolListColumn(constrainedKey, func(r *sampleRow) *[]bool { return &r.constrained }))
 	}
+	if f.images {
+		columns = append(columns, stringColumn(imagesKey, func(r *sampleRow) *string { return &r.images }))
+	}
 	for i, name := range f.teachers {
 		columns = append(columns, float32ListColumn(teacherColumn+name, func(r *sampleRow) *[]float32 { return &r.TeacherLogprobs[i] }))
 	}
@@ -114,23 +127,16 @@ func (f form) columns() []column[sampleRow] {
 
 // formOfBatch says what a file's metadata name. Whether the file has it is checked when it is read.
 func formOfBatch(file []byte) (f form, err error) {
-	defer invalid(&err)
-	if len(file) > MaxArrowFile {
-		return f, fmt.Errorf("%w: a file of %d bytes (limit %d)", ErrTooLarge, len(file), MaxArrowFile)
-	}
-	if err := checkArrow(file, 1); err != nil {
-		return f, fmt.Errorf("%w: not a valid Arrow file: %w", ErrCorrupt, err)
-	}
-	reader, err := ipc.NewFileReader(bytes.NewReader(file))
+	meta, err := namedBy(file)
 	if err != nil {
-		return f, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return f, err
 	}
-	defer reader.Close()
-	_, f.tokenColumns = reader.Schema().Metadata().GetValue(columnsKey)
-	_, f.constrained = reader.Schema().Metadata().GetValue(constrainedKey)
-	_, f.roles = reader.Schema().Metadata().GetValue(rolesKey)
-	_, f.hints = reader.Schema().Metadata().GetValue(hintsKey)
-	names, there := reader.Schema().Metadata().GetValue(teachersKey)
+	_, f.tokenColumns = meta.GetValue(columnsKey)
+	_, f.constrained = meta.GetValue(constrainedKey)
+	_, f.images = meta.GetValue(imagesKey)
+	_, f.roles = meta.GetValue(rolesKey)
+	_, f.hints = meta.GetValue(hintsKey)
+	names, there := meta.GetValue(teachersKey)
 	if !there {
 		return f, nil
 	}
@@ -139,6 +145,23 @@ func formOfBatch(file []byte) (f form, err error) {
 		return f, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return f, nil
+}
+
+// namedBy are the metadata of a file, of which nothing is checked yet.
+func namedBy(file []byte) (meta arrow.Metadata, err error) {
+	defer invalid(&err)
+	if len(file) > MaxArrowFile {
+		return meta, fmt.Errorf("%w: a file of %d bytes (limit %d)", ErrTooLarge, len(file), MaxArrowFile)
+	}
+	if err := checkArrow(file, 1); err != nil {
+		return meta, fmt.Errorf("%w: not a valid Arrow file: %w", ErrCorrupt, err)
+	}
+	reader, err := ipc.NewFileReader(bytes.NewReader(file))
+	if err != nil {
+		return meta, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	defer reader.Close()
+	return reader.Schema().Metadata(), nil
 }
 
 // Hint is a text about the tokens [Start, Start+Length) of a sample, all sampled in Turn. A teacher that takes hints scores them with the hint inserted before

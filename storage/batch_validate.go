@@ -86,6 +86,9 @@ func (s *Sample) validate(microBatches int) error {
 	if err := checkColumns(s.Columns, n); err != nil {
 		return err
 	}
+	if err := checkImages(s.Images); err != nil {
+		return err
+	}
 	if err := tokencheck.IDs(s.Tokens); err != nil {
 		return err
 	}

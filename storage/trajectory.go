@@ -22,7 +22,9 @@ type Message struct {
 	Name       string // the tool's name
 	ToolCallID string
 	ToolCalls  string // JSON array of what the model asked for, or ""
-	Reasoning  string // what the model thought, where the server took it out of the text; ""
+	// Images are those that Content names. A row that begins a segment with the tokens of its prompt has all of the prompt's.
+	Images    []Image
+	Reasoning string // what the model thought, where the server took it out of the text; ""
 
 	TokenIDs []int32   // what this message added; all rows of a segment concatenated are the whole sample
 	Logprobs []float32 // sampler's natural log-probabilities, one per token; 0 where not sampled
@@ -40,6 +42,9 @@ type Message struct {
 	StartedAt    time.Time // zero when unknown; nanoseconds are kept
 	Duration     time.Duration
 }
+
+// rolePrompt is the role of a row that holds nothing but a prompt's tokens.
+const rolePrompt = "prompt"
 
 // Trajectory is one recorded rollout.
 type Trajectory struct {
@@ -65,6 +70,9 @@ func (t *Trajectory) validate() error {
 			return fmt.Errorf("message %d: its loss mask trains on segment %d, which rule %.80q masks", i, m.Segment, t.Masked[m.Segment])
 		}
 	}
+	if err := t.validateImages(); err != nil {
+		return err
+	}
 	return t.validateColumns()
 }
 
@@ -84,10 +92,36 @@ func (m *Message) validate(textOnly bool) error {
 	case m.ToolCalls != "" && !isArray([]byte(m.ToolCalls)):
 		return fmt.Errorf("tool calls are not a JSON array: %.80q", m.ToolCalls)
 	}
+	if err := m.checkImages(); err != nil {
+		return err
+	}
 	if err := tokencheck.IDs(m.TokenIDs); err != nil {
 		return err
 	}
 	return checkFinite("logprobs", m.Logprobs)
+}
+
+// validateImages bounds those of each sample.
+func (t *Trajectory) validateImages() error {
+	images, tokens := map[int32]int{}, map[int32]int{}
+	for i := range t.Messages {
+		m := &t.Messages[i]
+		if m.Role == rolePrompt && tokens[m.Segment] == 0 {
+			images[m.Segment] = 0
+		}
+		tokens[m.Segment] += len(m.TokenIDs)
+		if images[m.Segment] += len(m.Images); images[m.Segment] > MaxImages {
+			return fmt.Errorf("message %d: the prompts of segment %d have %d images (limit %d)", i, m.Segment, images[m.Segment], MaxImages)
+		}
+	}
+	return nil
+}
+
+func (m *Message) checkImages() error {
+	if m.Role == rolePrompt {
+		return checkImages(m.Images)
+	}
+	return CheckImages(m.Images, m.Content)
 }
 
 // ConstrainedTokens counts the message's tokens that were sampled under a constraint.

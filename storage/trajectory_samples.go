@@ -100,6 +100,10 @@ func (s *Sample) add(m *Message) {
 			s.addSpan(int32(len(s.Tokens)+span[0]), int32(span[1]-span[0]), version, m.Turn)
 		}
 	}
+	if m.Role == rolePrompt && len(s.Tokens) == 0 {
+		s.Images = nil // of the messages before it, which are among its own
+	}
+	s.Images = append(s.Images, m.Images...)
 	s.Columns = addColumns(s.Columns, m.Columns)
 	if m.ConstrainedTokens() > 0 {
 		s.Constrained = append(append(s.Constrained, make([]bool, len(s.Tokens)-len(s.Constrained))...), m.LossMask...)

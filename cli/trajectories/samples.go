@@ -20,6 +20,7 @@ var causeText = map[string]string{
 	events.CauseCompacted: ": the harness has a shorter history, with none of the answers before",
 	events.CauseSibling:   ": another turn went on from there before",
 	events.CauseUnrelated: ": the harness began another conversation",
+	events.CauseImages:    ": it has an image, and is asked for by messages",
 }
 
 // causeOf is why a turn begins a segment, "" where nobody recorded it.
@@ -39,11 +40,11 @@ func (s *shownRollout) samples() string {
 	for _, m := range s.Trajectory.Messages {
 		segments[m.Segment] = true
 	}
-	for _, t := range s.Rollout.Taken() {
+	for i, t := range s.Rollout.Taken() {
 		if !t.NewSegment {
 			continue
 		}
-		if n++; t.SegmentCause != "" {
+		if n++; i > 0 && t.SegmentCause != "" {
 			causes[t.SegmentCause]++
 		}
 	}
@@ -75,6 +76,9 @@ func (s *shownRollout) samples() string {
 	}
 	if counts := counted(events.CauseTools, events.CauseSystem, events.CauseRewritten, events.CauseCompacted, events.CauseSibling, events.CauseUnrelated); counts != "" {
 		began = append(began, "as the harness went another way: "+counts)
+	}
+	if n := causes[events.CauseImages]; n > 0 {
+		began = append(began, fmt.Sprintf("as prompts have images %d", n))
 	}
 	if len(began) == 0 {
 		return fmt.Sprint(n)

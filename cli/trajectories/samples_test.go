@@ -31,6 +31,10 @@ func TestSamplesAreExplained(t *testing.T) {
 	if text := fmt.Sprint(s.header()); !strings.Contains(text, "drift 1, as the harness went another way: sibling 1") {
 		t.Errorf("the header is %s", text)
 	}
+	s.Rollout.Turns = append(s.Rollout.Turns, events.TurnSampled{Turn: 8, NewSegment: true, SegmentCause: events.CauseImages})
+	if text := fmt.Sprint(s.header()); !strings.Contains(text, "sibling 1, as prompts have images 1") {
+		t.Errorf("the header is %s", text)
+	}
 	for _, cause := range events.SegmentCauses {
 		if causeText[cause] == "" {
 			t.Errorf("nothing explains %s", cause)

@@ -186,7 +186,9 @@ func (r *underWay) turn(e events.Event) error {
 			r.ParallelTurns++
 		}
 	}
-	r.NewSamples = count(r.NewSamples, turn.SegmentCause, 1)
+	if r.Turns > 1 { // the first sample is no new one, though images may be its cause
+		r.NewSamples = count(r.NewSamples, turn.SegmentCause, 1)
+	}
 	if is := turn.Conversation; is != nil && is.Masked {
 		r.Masked, r.Others = count(r.Masked, is.Rule, int(tokens)), count(r.Others, is.Model, int(tokens))
 	}

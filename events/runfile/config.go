@@ -87,6 +87,8 @@ type RunConfig struct {
 	Agent *Agent `json:"agent,omitempty" yaml:"agent"`
 	// Conversations say which conversations of an agent or a harness are trained on, and which another model answers. The first rule that takes one decides; one that none takes is trained on.
 	Conversations []ConversationRule `json:"conversations,omitempty" yaml:"conversations"`
+	// Vision: the run's models see images. Without it messages of agents and harnesses may have none.
+	Vision bool `json:"vision,omitempty" yaml:"vision"`
 	// Network is what programs in the agents' sandboxes may reach; nil is nothing.
 	Network *netaccess.Network `json:"network,omitempty" yaml:"network"`
 	// Repositories are those whose index the run's agents search: the run is told of every update.
@@ -310,6 +312,8 @@ func (c *RunConfig) Validate() error {
 	check(c.MinIsolation == "" || slices.Contains(Isolations, c.MinIsolation), "min_isolation %q: must be one of %v", c.MinIsolation, Isolations)
 	check(c.MinVerifier == "" || slices.Contains(Verifiers, c.MinVerifier), "min_verifier %q: must be one of %v", c.MinVerifier, Verifiers)
 	check(len(c.Tasks) > 0 || c.External, "tasks: the run has none")
+	check(!c.Vision || c.External || c.Agent != nil, "vision: only harnesses and agents send images; leave it out")
+	check(!c.Vision || len(c.Teachers) == 0, "vision: teachers are given tokens alone, and score what they do not see; leave out one of vision and teachers")
 	errs = append(errs, c.Scorer.validate()...)
 	errs = append(errs, c.validateTraining()...)
 	errs = append(errs, c.validateTeachers()...)

@@ -48,6 +48,11 @@ func TestValidate(t *testing.T) {
 		"an external run's tokens": {func(c *RunConfig) {
 			c.Endpoint, c.EndpointAPI, c.External = "http://127.0.0.1:8000/v1", APITokens, true
 		}, ""},
+		"a harness's images": {func(c *RunConfig) { c.External, c.Vision = true, true }, ""},
+		"nobody's images":    {func(c *RunConfig) { c.Vision = true }, "vision: only harnesses and agents send images"},
+		"images for a teacher": {func(c *RunConfig) {
+			c.External, c.Vision, c.Teachers = true, true, []Teacher{{Name: "a", URL: "http://127.0.0.1:8000/v1", Model: "m"}}
+		}, "vision: teachers are given tokens alone"},
 		"an endpoint with TLS": {func(c *RunConfig) { c.Endpoint = "https://vllm.example:443/v1" }, ""},
 		"every estimator":      {func(c *RunConfig) { c.Advantage.Estimator = Estimators[len(Estimators)-1] }, ""},
 		"staleness 0":          {func(c *RunConfig) { c.Staleness.Max = 0 }, ""},

@@ -17,7 +17,7 @@ var alike = strings.Fields(`conversations endpoints seed steps epochs external t
 	feeds.filters.train_constrained feeds.filters.whole_episodes feeds.staleness.require_versions feeds.staleness.max staleness.require_versions advantage.params advantage.span_weight
 	advantage.shuffle_rewards shaping.length_penalty.output shaping.length_penalty.input shaping.length_penalty.turns
 	filters.zero_variance filters.max_tokens filters.truncated filters.train_constrained filters.whole_episodes sampling.stop sampling.chat_template_kwargs sampling.extra_body
-	token_columns.top_logprobs token_columns.sampling_mask token_columns.required teachers.url teachers.model teachers.version teachers.hints agent.env agent.files agent.layer`)
+	vision token_columns.top_logprobs token_columns.sampling_mask token_columns.required teachers.url teachers.model teachers.version teachers.hints agent.env agent.files agent.layer`)
 
 // required are keys of sections of which Validate refuses the empty value: the section makes no sense without them.
 var required = strings.Fields(`policy conversations.name conversations.endpoint.url endpoint endpoints.url teachers.name trackers.to scorer.effort.half scorer.judge.endpoint scorer.judge.model scorer.judge.rubric

@@ -62,6 +62,7 @@ type item struct {
 	NewSample bool
 	Thoughts  text
 	Said      text
+	Images    []storage.Image
 	Calls     []call
 	HasTokens bool
 	Changes   bool // the workspace is another one behind the turn
@@ -85,6 +86,7 @@ type call struct {
 	Facts     string
 	Failed    bool
 	Answer    text
+	Images    []storage.Image
 	Index     int // of the message with the answer, -1 without one
 }
 
@@ -262,7 +264,7 @@ func itemOf(e *episode.Episode, from, to int) item {
 	m := e.Trajectory.Messages[from]
 	it := item{Index: from, Role: line(m.Role), Turn: m.Turn, Model: m.Role == "assistant", HasTokens: len(m.TokenIDs) > 0}
 	if !it.Model {
-		it.Role, it.Said = line(m.Role+" "+m.Name), begin(m.Content)
+		it.Role, it.Said, it.Images = line(m.Role+" "+m.Name), begin(m.Content), m.Images
 		return it
 	}
 	it.NewSample = from > 0 && e.Trajectory.Messages[from-1].Segment != m.Segment
@@ -277,7 +279,7 @@ func itemOf(e *episode.Episode, from, to int) item {
 		it.Calls = append(it.Calls, callOf(c))
 	}
 	for _, answer := range left[:min(len(left), maxCalls)] {
-		it.Calls = append(it.Calls, call{Name: "answer to no call", Answer: begin(answer.Content), Index: int(answer.Index)})
+		it.Calls = append(it.Calls, call{Name: "answer to no call", Answer: begin(answer.Content), Images: answer.Images, Index: int(answer.Index)})
 	}
 	return it
 }
@@ -305,6 +307,7 @@ func callOf(c export.Call) call {
 	shown := call{Name: line(c.Call.Name), Arguments: argumentsOf(c.Call.Arguments), Index: -1, Facts: "not answered"}
 	if c.Answer != nil {
 		shown.Answer, shown.Index, shown.Facts = begin(c.Answer.Content), int(c.Answer.Index), span(c.Answer.Duration)
+		shown.Images = c.Answer.Images
 	}
 	if r := c.Recorded; r != nil {
 		shown.Facts = span(time.Duration(r.DurationMS * float64(time.Millisecond)))

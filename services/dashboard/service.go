@@ -121,6 +121,7 @@ func (d *Dashboard) routes() map[string]func(http.ResponseWriter, *http.Request)
 		"GET /runs/{run}/rollouts/{rollout}/messages/{index}":        d.message,
 		"GET /runs/{run}/rollouts/{rollout}/messages/{index}/tokens": d.tokens,
 		"GET /runs/{run}/rollouts/{rollout}/siblings":                d.siblings,
+		"GET /runs/{run}/rollouts/{rollout}/images/{digest}":         d.image,
 		"GET /runs/{run}/rollouts/{rollout}/changes":                 d.changes,
 		"GET /runs/{run}/rollouts/{rollout}/turns/{turn}/changes":    d.changes,
 		"POST /runs/{run}/rollouts/{rollout}/mark":                   d.comment,

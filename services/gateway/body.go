@@ -68,6 +68,13 @@ func decode(ctx context.Context, share *memory.Share, d dialects.Dialect, text [
 	if err != nil {
 		return nil, problem(http.StatusBadRequest, "invalid_request_error", "%v", err)
 	}
+	held := 0
+	for _, data := range read.Images {
+		held += len(data)
+	}
+	if err := share.Grow(ctx, int64(held)); err != nil {
+		return nil, unread(err)
+	}
 	if read.Spelled != nil {
 		text = read.Spelled
 	}

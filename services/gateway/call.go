@@ -106,6 +106,9 @@ func (g *Gateway) turn(w *stream, r *http.Request, t *tenant, d dialects.Dialect
 		}
 	}
 	t.agent.note(ro, a) // as it came
+	if err := ro.maySee(a); err != nil {
+		return err
+	}
 	if err := a.chooseSampling(ro.cfg.Sampling); err != nil {
 		return err
 	}
@@ -116,6 +119,9 @@ func (g *Gateway) turn(w *stream, r *http.Request, t *tenant, d dialects.Dialect
 		return err
 	}
 	if err := ro.within(a); err != nil {
+		return err
+	}
+	if err := g.keep(r.Context(), a); err != nil {
 		return err
 	}
 	if a.server != nil { // who waits for another model keeps nobody from the policy
@@ -285,7 +291,7 @@ func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask, live 
 		Request:  func(model string, most int) any { return withColumns(request(a, model, seed, most), ro, a) },
 		TextOnly: true, Until: time.Now().Add(ro.entrance(t)), Patient: t.agent != nil,
 	}
-	if a.cfg.EndpointAPI == runfile.APITokens {
+	if a.cfg.EndpointAPI == runfile.APITokens && !a.shows() { // no engine takes images beside tokens that it gave itself
 		if call.Tokens, err = a.byTokens(ro, seed); err != nil {
 			return nil, problem(http.StatusBadRequest, "invalid_request_error", "endpoint_api of run %s is tokens: %v", ro.Run, err)
 		}

@@ -58,7 +58,7 @@ func (d defaults) same(a, b events.PromptMessage) bool {
 	} else if a.Name != b.Name {
 		return false
 	}
-	return a.Role == b.Role && strings.TrimSpace(x) == strings.TrimSpace(y) &&
+	return a.Role == b.Role && strings.TrimSpace(x) == strings.TrimSpace(y) && sameImages(a, b) &&
 		slices.EqualFunc(a.ToolCalls, b.ToolCalls, d.sameToolCall)
 }
 

@@ -40,6 +40,7 @@ const widestExpert = 4
 func (g *Gateway) place(ctx context.Context, ro *rollout, a *ask, sampled *fleet.Answer, prompt []int32, turn *events.TurnSampled) error {
 	t := newTree(ro.Turns)
 	t.place(a, prompt, turn)
+	a.noteImages(turn)
 	routed := 0
 	if !turn.NewSegment && turn.After != nil {
 		routed = fleet.Routed(t.upTo(*turn.After))

@@ -60,6 +60,12 @@ func (g *Gateway) tokensOf(w *stream, r *http.Request, t *tenant, share *memory.
 	if err := ro.open(); err != nil {
 		return 0, err
 	}
+	if err := ro.maySee(a); err != nil {
+		return 0, err
+	}
+	if a.shows() { // servers count the images of a prompt otherwise than they sample behind them
+		return 0, problem(http.StatusNotFound, "not_supported", "the tokens of a prompt with images are not counted")
+	}
 	if err := a.chooseSampling(ro.cfg.Sampling); err != nil {
 		return 0, err
 	}

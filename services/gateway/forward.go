@@ -19,6 +19,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/services/gateway/dialects"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // An agent that was lost with its machine is started anew, and asks again. What it asks as it did
@@ -365,6 +366,9 @@ func (d digests) message(raw json.RawMessage, left *int) part {
 			text = strings.TrimSpace(billing.ReplaceAllString(text, ""))
 			fields[name] = text
 		}
+		if !isText {
+			hideImages(fields[name])
+		}
 		if fields[name] == nil || isText && text == "" {
 			delete(fields, name)
 		}
@@ -393,6 +397,18 @@ func wordsOf(content any) (text string, ok bool) {
 		words.WriteString(said)
 	}
 	return words.String(), true
+}
+
+// hideImages puts digests in the places of a content's images, which are no text of which a part may differ.
+func hideImages(content any) {
+	list, _ := content.([]any)
+	for _, p := range list {
+		fields, _ := p.(map[string]any)
+		if image, ok := fields["image_url"].(map[string]any); ok {
+			url, _ := image["url"].(string)
+			image["url"] = storage.Digest([]byte(url))
+		}
+	}
 }
 
 // jsonOf reads a JSON value; what is none is its own text.

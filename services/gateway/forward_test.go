@@ -252,7 +252,7 @@ func TestDigests(t *testing.T) {
 		"an integer":       result("3 failed TURN"),
 		"a short duration": result("sleep 5"),
 		"an image": with(func(b map[string]any) {
-			message(b, 1)["content"] = []any{map[string]any{"type": "image_url", "image_url": map[string]any{"url": "data:image/png;base64,AA=="}}}
+			message(b, 1)["content"] = []any{map[string]any{"type": "image_url", "image_url": map[string]any{"url": "data:image/png;base64," + pixel}}}
 		}),
 	} {
 		if of(dialects.Chat{}, base) == of(dialects.Chat{}, other) {

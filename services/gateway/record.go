@@ -48,6 +48,12 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sa
 			prompt = nil
 			asText(&turn)
 		}
+		if a.shows() {
+			prompt = withoutPlaceholders(&turn, prompt)
+			if sampled.Response.Usage.PromptTokens == 0 && turn.TokensEstimated {
+				a.estimateImages(&turn)
+			}
+		}
 		if len(a.Forward["tools"]) == 0 {
 			turn.Unoffered()
 		}

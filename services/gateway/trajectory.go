@@ -29,7 +29,11 @@ func trajectory(r *events.Rollout, stopReason string) (*storage.Trajectory, erro
 			}
 			t.Masked[int32(segments[i])] = rule
 		}
-		rows, err := turnRows(turn, int32(i), int32(segments[i]), t.TextOnly)
+		var before []storage.Image // in its prompt, of the turns that it goes on with
+		if turn.NewSegment && turn.After != nil {
+			before = imagesUpTo(turns, *turn.After)
+		}
+		rows, err := turnRows(turn, int32(i), int32(segments[i]), before, t.TextOnly)
 		if err != nil {
 			return nil, err
 		}
@@ -57,15 +61,30 @@ func unmasked(turns []events.TurnSampled) (trained []events.TurnSampled) {
 	return trained
 }
 
-// turnRows are the rows of one turn.
-func turnRows(turn events.TurnSampled, index, segment int32, textOnly bool) ([]storage.Message, error) {
+// imagesUpTo are the images of a conversation that ended with a turn.
+func imagesUpTo(turns []events.TurnSampled, turn int) (images []storage.Image) {
+	for at := &turn; at != nil; at = turns[*at].After {
+		images = slices.Concat(imagesOf(turns[*at].Prompt), images)
+	}
+	return images
+}
+
+func imagesOf(prompt []events.PromptMessage) (images []storage.Image) {
+	for _, m := range prompt {
+		images = append(images, m.Images...)
+	}
+	return images
+}
+
+// turnRows are the rows of one turn, whose segment's prompt has the images before, too.
+func turnRows(turn events.TurnSampled, index, segment int32, before []storage.Image, textOnly bool) ([]storage.Message, error) {
 	var rows []storage.Message
 	for _, m := range turn.Prompt {
 		calls, err := events.CallsText(m.ToolCalls)
 		if err != nil {
 			return nil, err
 		}
-		row := storage.Message{Role: m.Role, Content: m.Content, Name: m.Name, ToolCallID: m.ToolCallID, ToolCalls: calls, Turn: index, Segment: segment, PolicyVersion: -1}
+		row := storage.Message{Role: m.Role, Content: m.Content, Images: m.Images, Name: m.Name, ToolCallID: m.ToolCallID, ToolCalls: calls, Turn: index, Segment: segment, PolicyVersion: -1}
 		if m.Role == "tool" && turn.After != nil {
 			row.Turn = int32(*turn.After) // it answers that turn
 		}
@@ -81,7 +100,8 @@ func turnRows(turn events.TurnSampled, index, segment int32, textOnly bool) ([]s
 	}
 	if len(rows) == 0 || turn.NewSegment && turn.After != nil {
 		// The tokens are those of messages that are elsewhere already.
-		rows = append(rows, storage.Message{Role: events.RolePrompt, Turn: index, Segment: segment, PolicyVersion: -1})
+		rows = append(rows, storage.Message{Role: events.RolePrompt, Turn: index, Segment: segment, PolicyVersion: -1,
+			Images: slices.Concat(before, imagesOf(turn.Prompt))})
 	}
 	events.PromptTokens(&rows[len(rows)-1], turn.PromptDelta)
 	return append(rows, answer), nil

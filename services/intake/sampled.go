@@ -48,6 +48,9 @@ func (s *Service) admitSampled(ctx context.Context, cfg runfile.RunConfig, r *ev
 	if err := admitPrompt(p.Prompt); err != nil {
 		return err
 	}
+	if err := s.admitImages(ctx, cfg, r, p); err != nil {
+		return err
+	}
 	if err := admitTokens(p); err != nil {
 		return err
 	}

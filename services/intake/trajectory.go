@@ -53,6 +53,9 @@ func (s *Service) admitFinished(ctx context.Context, cfg runfile.RunConfig, r *e
 	if err := sameColumns(t, r); err != nil {
 		return err
 	}
+	if err := sameImages(t, r); err != nil {
+		return err
+	}
 	if err := sameMasks(cfg, t, r, p); err != nil {
 		return err
 	}

@@ -107,6 +107,15 @@ func bytesOf(text string) []int32 {
 // template renders one message.
 func template(m message) []int32 {
 	content, _ := m["content"].(string)
+	if list, ok := m["content"].([]any); ok { // as many tokens for each image, which do not say which one it is
+		for _, p := range list {
+			said, _ := p.(map[string]any)["text"].(string)
+			if p.(map[string]any)["type"] == "image_url" {
+				said = strings.Repeat("~", 6)
+			}
+			content += said
+		}
+	}
 	ids := append([]int32{begins}, bytesOf(fmt.Sprint(m["role"], ":"))...)
 	return append(append(ids, spoken(content, calls(m))...), ends)
 }

@@ -6,11 +6,14 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/services/gateway"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // looks is a model that looks once, and then is done. It breaks off where it is told to.
@@ -61,10 +64,23 @@ func checkClient(t *testing.T, p *plane, m member, told, want []string) {
 	}
 }
 
-func clientPlane(t *testing.T) *plane {
+// pythonWithClients is a Python that has the official clients.
+func pythonWithClients(t *testing.T) string {
+	t.Helper()
+	python := os.Getenv("RONDO_PYTHON")
+	if python == "" {
+		python = "python3"
+	}
+	if out, err := exec.Command(python, "-c", "import openai, anthropic, google.genai").CombinedOutput(); err != nil {
+		missing(t, python+" lacks the modules of tests/gateway/requirements.txt (or set RONDO_PYTHON): "+string(out))
+	}
+	return python
+}
+
+func clientPlane(t *testing.T, change func(*runfile.RunConfig)) *plane {
 	t.Helper()
 	b := newBackend(t, looks)
-	p := newPlane(t, b.url, nil)
+	p := newPlane(t, b.url, change)
 	p.url = p.serve(func(o *gateway.Options) { o.Tenants = []gateway.Tenant{gateway.WithKey("a", "the-key")} })
 	p.key = "the-key"
 	return p
@@ -73,14 +89,8 @@ func clientPlane(t *testing.T) *plane {
 // TestPythonClients: OpenAI's, Anthropic's and Google's own clients work with the gateway, in each dialect, whole and as a stream. An answer whose server breaks off is an error to them.
 func TestPythonClients(t *testing.T) {
 	t.Parallel()
-	python := os.Getenv("RONDO_PYTHON")
-	if python == "" {
-		python = "python3"
-	}
-	if out, err := exec.Command(python, "-c", "import openai, anthropic, google.genai").CombinedOutput(); err != nil {
-		missing(t, python+" lacks the modules of tests/gateway/requirements.txt (or set RONDO_PYTHON): "+string(out))
-	}
-	p := clientPlane(t)
+	python := pythonWithClients(t)
+	p := clientPlane(t, nil)
 	ends := map[string][2]string{"chat": {"tool_calls", "stop"}, "responses": {"completed", "completed"}, "messages": {"tool_use", "end_turn"}, "gemini": {"STOP", "STOP"}}
 	members, told := map[string]member{}, map[string][]string{}
 	command := []string{python, "testdata/clients.py", p.key}
@@ -98,13 +108,38 @@ func TestPythonClients(t *testing.T) {
 	}
 }
 
+// TestPythonClientsShowImages: an image that the official clients send in each dialect is recorded as the same one.
+func TestPythonClientsShowImages(t *testing.T) {
+	t.Parallel()
+	python := pythonWithClients(t)
+	p := clientPlane(t, func(c *runfile.RunConfig) { c.Vision = true })
+	file := filepath.Join(t.TempDir(), "red.png")
+	if err := os.WriteFile(file, decoded(t, redPNG), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := []string{python, "testdata/images.py", p.key, file}
+	members := map[string]member{}
+	for _, dialect := range []string{"chat", "responses", "messages", "gemini"} {
+		members[dialect] = p.start(map[string]any{"group": dialect})
+		command = append(command, dialect+"="+members[dialect].BaseURL)
+	}
+	var told map[string]string
+	clientSays(t, &told, command...)
+	for dialect, m := range members {
+		said := p.rollout(m).Turns[0].Prompt[0]
+		if told[dialect] != "I look." || len(said.Images) != 1 || said.Images[0].SHA256 != storage.Digest(decoded(t, redPNG)) || said.Content != "What is it?"+said.Images[0].Name() {
+			t.Errorf("%s: told %q, recorded %+v", dialect, told[dialect], said)
+		}
+	}
+}
+
 // TestNodeClient: OpenAI's client for Node works with the gateway.
 func TestNodeClient(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.Command("node", "-e", "require('openai')").CombinedOutput(); err != nil {
 		missing(t, "node lacks openai (npm install --prefix DIR the packages of tests/gateway/package.json, and set NODE_PATH=DIR/node_modules): "+err.Error()+"\n"+string(out))
 	}
-	p := clientPlane(t)
+	p := clientPlane(t, nil)
 	m := p.start(nil)
 	var told []string
 	clientSays(t, &told, "node", "testdata/client.cjs", p.key, m.BaseURL)

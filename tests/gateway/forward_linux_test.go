@@ -88,21 +88,27 @@ func sampledOnce(t *testing.T, b *backend, turns, lost int) {
 func TestAgentsComeBack(t *testing.T) {
 	t.Parallel()
 	sandboxtest.Require(t)
-	for name, lose := range map[string]func(t *testing.T, p *plane, b *backend, stop func()){
-		"runner":  func(_ *testing.T, p *plane, _ *backend, stop func()) { stop(); p.agents() },
-		"sandbox": func(t *testing.T, _ *plane, b *backend, _ func()) { killSandboxes(t, b, os.Getpid(), 2) },
+	killed := func(t *testing.T, _ *plane, b *backend, _ func()) { killSandboxes(t, b, os.Getpid(), 2) }
+	for name, c := range map[string]struct {
+		what string
+		lose func(t *testing.T, p *plane, b *backend, stop func())
+	}{
+		"runner":                {"mend", func(_ *testing.T, p *plane, _ *backend, stop func()) { stop(); p.agents() }},
+		"sandbox":               {"mend", killed},
+		"sandbox with an image": {"shows", killed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := gated{make(chan struct{}, 8), make(chan struct{})}
-			p, b := newAgentPlane(t, "mend", g.at(5, mends), func(cfg *runfile.RunConfig) {
+			p, b := newAgentPlane(t, c.what, g.at(5, mends), func(cfg *runfile.RunConfig) {
+				cfg.Vision = c.what == "shows"
 				cfg.GroupSize, cfg.InFlight, cfg.Epochs, cfg.Feeds, cfg.Limits.AgentRestarts = 2, 2, 1, nil, 1
 			})
 			stop := p.agents()
 			for range 2 { // both wait for their third turn
 				<-g.asked
 			}
-			lose(t, p, b, stop)
+			c.lose(t, p, b, stop)
 			servicetest.Wait(t, p.log, "r", events.RolloutRetriedType, "*", 2)
 			close(g.answer)
 			for _, rollout := range []string{"g000001-0", "g000001-1"} {
@@ -115,6 +121,9 @@ func TestAgentsComeBack(t *testing.T) {
 				}
 			}
 			sampledOnce(t, b, 6, 2)
+			if first := p.rollout(member{Rollout: "g000001-0"}).Turns[0].Prompt[0]; len(first.Images) == 1 != (c.what == "shows") {
+				t.Errorf("the agent has asked %+v", first)
+			}
 			servicetest.Wait(t, p.log, "r", events.RunClosedType, "r", 1)
 			planes.Prove(t, p.log, "r")
 		})

@@ -655,8 +655,8 @@ func TestRoomForAHarness(t *testing.T) {
 func TestTokensTakeText(t *testing.T) {
 	t.Parallel()
 	k := newTalker(t, "Qwen3", nil)
-	image := message{"role": "user", "content": []any{map[string]any{"type": "image_url", "image_url": map[string]any{"url": "data:,"}}}}
-	if got := k.post(k.m.chat(), map[string]any{"messages": []any{image}}, http.StatusBadRequest, nil); !strings.Contains(string(got.body), `messages[0]: content[0]: a part of type \"image_url\"`) {
+	video := message{"role": "user", "content": []any{map[string]any{"type": "video_url", "video_url": map[string]any{"url": "data:,"}}}}
+	if got := k.post(k.m.chat(), map[string]any{"messages": []any{video}}, http.StatusBadRequest, nil); !strings.Contains(string(got.body), `messages[0]: content[0]: a part of type \"video_url\"`) {
 		t.Errorf("answered %s", got.body)
 	}
 	k.ask("Yes.", "", message{"role": "user", "content": []any{map[string]any{"type": "text", "text": "Is it so?"}}})

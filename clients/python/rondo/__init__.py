@@ -31,6 +31,7 @@ from .frames import RunTables, read
 from .gap import LogprobGap
 from .harness import Executed, Rollout, Sandbox, Turn, Verdict, rollout
 from .hints import Hint, HintSpan
+from .images import Image
 from .intake import Answer
 from .sync import Client, Feed
 from .token_columns import SamplingMask, TokenColumn
@@ -57,6 +58,7 @@ __all__ = [
     "GradedTests",
     "Hint",
     "HintSpan",
+    "Image",
     "IntakeError",
     "LogprobGap",
     "Message",

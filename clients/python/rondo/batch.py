@@ -16,6 +16,7 @@ from .gap import LogprobGap, logprob_gap
 from .hints import HintSpan
 from .hints import mask as hint_mask
 from .hints import read as read_hints
+from .images import Image, parse_images, read_images
 from .objects import Store
 from .token_columns import SamplingMask, TokenColumn, read_column, read_mask
 
@@ -191,6 +192,16 @@ class Batch:
         """
         return read_mask(self._told(), self.offsets, self._store)
 
+    @cached_property
+    def images(self) -> list[list[Image]]:
+        """The images that the prompts of each sample show, in their order, one for each run of tokens that stand for one."""
+        texts: list[str] = self._record.column("images").to_pylist() if "images" in self.metadata else [""] * len(self)
+        return parse_images(texts)
+
+    def image_bytes(self) -> dict[str, bytes]:
+        """The bytes of the batch's images, by their SHA-256 (`Image.ref`). Read from the object store at each call, which blocks."""
+        return read_images([image for row in self.images for image in row], self._store)
+
     def _told(self) -> list[str]:
         if "token_columns" not in self.names:
             return [""] * len(self)
@@ -343,8 +354,9 @@ def open_batch(data: bytes, ready: Mapping[str, Any] | None = None, *, store: St
         teachers = [name for name in metadata.get("teachers", "").split(",") if name]
         if "token_columns" in metadata and "token_columns" not in record.schema.names:
             raise Damaged("column token_columns is missing")
-        if metadata.get("hints") and "hints" not in record.schema.names:
-            raise Damaged("column hints is missing")
+        for name in ("hints", "images"):
+            if metadata.get(name) and name not in record.schema.names:
+                raise Damaged(f"column {name} is missing")
         marks = {"constrained": pa.bool_()} if "constrained" in metadata else {}
         _check(record, {**_TOKEN_COLUMNS, **marks, **{f"logprobs_{name}": pa.float32() for name in teachers}})
         return Batch(record, metadata, ready or {}, store)

@@ -57,7 +57,8 @@ class AsyncFeed:
     observe: only look, for an evaluation or a notebook: nothing is stated or published, and the feed stays where its trainer is.
     rank: data-parallel rank; each has its own file of every batch. Only rank 0 states facts and publishes: the same calls do
     nothing on other ranks. prefetch: batches that are ready before they are asked for. timeout: seconds that the next batch may
-    take before TimeoutError; None waits.
+    take before TimeoutError; None waits. images: the trainer gives its model the images of each sample (`Batch.images`). A run whose model
+    sees images (`vision: true`) refuses one that does not say so: without them its tokens mean something else.
     """
 
     def __init__(
@@ -74,11 +75,13 @@ class AsyncFeed:
         after: int = 0,
         prefetch: int = 2,
         timeout: float | None = None,
+        images: bool = False,
     ) -> None:
         if after < 0 or rank < 0 or prefetch < 1:
             raise ValueError(f"after {after} and rank {rank} must not be negative, prefetch {prefetch} must be positive")
         self.run, self.feed, self.rank = run, feed, rank
         self._speaks = rank == 0 and not observe
+        self._sees = images or observe
         self._client = client or AsyncClient(dir, nats=nats, store=store, source=f"python-{feed}"[:64], wait=STARTING)
         self._own = client is None
         self._after, self._prefetch, self._timeout = after, prefetch, timeout
@@ -198,6 +201,11 @@ class AsyncFeed:
         feeds = {f["name"]: f for f in self._config.get("feeds", [])}
         if self.feed not in feeds:
             raise NotFound(f"run {self.run} has no feed {self.feed!r}, but {', '.join(sorted(feeds))}")
+        if self._config.get("vision") and not self._sees:
+            raise RondoError(
+                f"run {self.run} says vision: true, so that its samples have images: "
+                "give the model those of Batch.images, and open the feed with images=True"
+            )
         ranks = max(1, int(feeds[self.feed].get("ranks", 0)))
         if self.rank >= ranks:
             raise RondoError(f"rank {self.rank}: feed {self.feed} of run {self.run} has {ranks} ranks, counted from 0")

@@ -307,6 +307,7 @@ class Feed:
         after: int = 0,
         prefetch: int = 2,
         timeout: float | None = None,
+        images: bool = False,
     ) -> None:
         self._own = Client(dir, nats=nats, store=store, source=f"python-{feed}"[:64], wait=STARTING) if client is None else None
         chosen = client or self._own
@@ -314,7 +315,15 @@ class Feed:
         self.client = chosen
         try:
             self.asynchronous = AsyncFeed(
-                run, feed, client=chosen.asynchronous, rank=rank, observe=observe, after=after, prefetch=prefetch, timeout=timeout
+                run,
+                feed,
+                client=chosen.asynchronous,
+                rank=rank,
+                observe=observe,
+                after=after,
+                prefetch=prefetch,
+                timeout=timeout,
+                images=images,
             )
             chosen.loop.run(self.asynchronous.open())
         except BaseException:

@@ -74,16 +74,17 @@ func (Chat) Read(body []byte) (*Request, error) {
 			a.MaxTokens = *most
 		}
 	}
+	var shown gallery
 	messages := make([]json.RawMessage, len(c.Messages))
 	for i, raw := range c.Messages {
-		m, forServer, err := readMessage(raw)
+		m, forServer, err := readMessage(raw, &shown)
 		if err != nil {
 			return nil, fmt.Errorf("messages[%d]: %w", i, err)
 		}
 		messages[i] = forServer
 		a.Conversation = append(a.Conversation, m)
 	}
-	a.Messages = messages
+	a.Messages, a.Images = messages, shown.files
 	var tools json.RawMessage
 	for i, raw := range c.Tools {
 		var t struct{ Type string }
@@ -117,8 +118,8 @@ func forwarded(fields map[string]json.RawMessage) map[string]json.RawMessage {
 
 // readMessage reads what a message says. It goes on as it is, as templates read what they like of it, except for arguments that
 // the server could not read, and for the role of the developer, which templates refuse, or whose words they leave out in silence: it is
-// the system's, on the log as for the server.
-func readMessage(raw json.RawMessage) (m events.PromptMessage, forServer json.RawMessage, err error) {
+// the system's, on the log as for the server. Images are written anew, as they are.
+func readMessage(raw json.RawMessage, shown *gallery) (m events.PromptMessage, forServer json.RawMessage, err error) {
 	var in struct {
 		Role         string               `json:"role"`
 		Content      json.RawMessage      `json:"content"`
@@ -141,7 +142,7 @@ func readMessage(raw json.RawMessage) (m events.PromptMessage, forServer json.Ra
 	if len(in.Name) > maxName || len(in.ToolCallID) > maxName {
 		return m, nil, fmt.Errorf("name and tool_call_id: at most %d bytes", maxName)
 	}
-	content, err := ContentText(in.Content, media...)
+	said, err := shown.said(in.Role, in.Content)
 	if err != nil {
 		return m, nil, err
 	}
@@ -149,7 +150,7 @@ func readMessage(raw json.RawMessage) (m events.PromptMessage, forServer json.Ra
 	if developer {
 		in.Role = "system"
 	}
-	m = events.PromptMessage{Role: in.Role, Content: content, Name: in.Name, ToolCallID: in.ToolCallID}
+	m = events.PromptMessage{Role: in.Role, Content: said.text, Images: said.images, Name: in.Name, ToolCallID: in.ToolCallID}
 	bad := false
 	for i, c := range in.ToolCalls {
 		if c.Type != "" && c.Type != functionTool {
@@ -159,7 +160,7 @@ func readMessage(raw json.RawMessage) (m events.PromptMessage, forServer json.Ra
 		in.ToolCalls[i].Function.Arguments = c.Function.Arguments.ForServer()
 		bad = bad || in.ToolCalls[i].Function.Arguments != c.Function.Arguments
 	}
-	if !bad && !developer {
+	if !bad && !developer && said.parts == nil {
 		return m, raw, nil
 	}
 	fields := map[string]json.RawMessage{}
@@ -168,6 +169,11 @@ func readMessage(raw json.RawMessage) (m events.PromptMessage, forServer json.Ra
 	}
 	if developer {
 		fields["role"] = json.RawMessage(`"system"`)
+	}
+	if said.parts != nil {
+		if fields["content"], err = inference.Encode(said.parts); err != nil {
+			return m, nil, err
+		}
 	}
 	if bad {
 		if fields["tool_calls"], err = json.Marshal(in.ToolCalls); err != nil {
@@ -200,10 +206,7 @@ const maxName = 128
 // textParts are the parts of contents that are text, in one dialect or another.
 var textParts = []string{"text", "input_text", "output_text", "summary_text", "reasoning_text"}
 
-// media are the parts of a chat's content that are no text and go to the server as they are. The conversation names them.
-var media = []string{"image_url", "video_url", "audio_url", "input_audio", "thinking"}
-
-// ContentText is what a content says: text, nothing, or a list of parts. A part that is no text is refused, unless it is one of those that are passed on.
+// ContentText is what a content says: text, nothing, or a list of parts. A part that is no text is refused, unless it is one of those that are passed on, which the text names.
 func ContentText(raw json.RawMessage, passed ...string) (string, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return "", nil

@@ -81,8 +81,10 @@ type Request struct {
 	Messages []json.RawMessage
 	// Conversation is what its messages say.
 	Conversation []events.PromptMessage
-	MaxTokens    int // 0: as many as the run allows
-	Stream       bool
+	// Images are the bytes of the conversation's images, by their digests.
+	Images    map[string][]byte
+	MaxTokens int // 0: as many as the run allows
+	Stream    bool
 	// Withheld are the types of the tools that the model is not offered, since nobody here could run them.
 	Withheld []string
 	// Said are the fields of a chat completion; nil: it is another dialect's.

@@ -56,6 +56,7 @@ type (
 		Thought          bool            `json:"thought"`
 		FunctionCall     json.RawMessage `json:"functionCall"`
 		FunctionResponse json.RawMessage `json:"functionResponse"`
+		InlineData       json.RawMessage `json:"inlineData"`
 	}
 	// geminiFunction is a call, or the answer to one, or a tool.
 	geminiFunction struct {
@@ -63,6 +64,7 @@ type (
 		Name        string              `json:"name"`
 		Args        inference.Arguments `json:"args"`
 		Response    json.RawMessage     `json:"response"`
+		Parts       []json.RawMessage   `json:"parts"` // images of an answer
 		Description string              `json:"description"`
 		Parameters  json.RawMessage     `json:"parameters"`
 		JSONSchema  json.RawMessage     `json:"parametersJsonSchema"`
@@ -87,9 +89,11 @@ type (
 // request's own: see package fields.
 var (
 	geminiContentFields  = []string{"role", "parts"}
-	geminiPartFields     = []string{"text", "thought", "thoughtSignature", "functionCall", "functionResponse", "partMetadata"}
+	geminiPartFields     = []string{"text", "thought", "thoughtSignature", "functionCall", "functionResponse", "partMetadata", "inlineData", "mediaResolution"}
+	geminiShownFields    = []string{"inlineData"}
+	geminiDataFields     = []string{"mimeType", "data", "displayName"}
 	geminiCallFields     = []string{"id", "name", "args"}
-	geminiResponseFields = []string{"id", "name", "response"}
+	geminiResponseFields = []string{"id", "name", "response", "parts"}
 	geminiToolFields     = append([]string{"functionDeclarations"}, geminiWithheld...)
 	geminiFunctionFields = []string{"name", "description", "parameters", "parametersJsonSchema", "response", "responseJsonSchema"}
 	geminiConfigFields   = []string{
@@ -146,7 +150,7 @@ func (g Gemini) read(body []byte, known fields.Dialect) (*Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("generationConfig: %w", err)
 	}
-	a, err := spokenAsk(r.conversation, tools, extra)
+	a, err := spokenAsk(r.conversation, r.shown, tools, extra)
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +166,7 @@ type geminiReader struct {
 	conversation []spokenMessage
 	calls        int              // so far
 	open         []geminiFunction // calls of the last turn without an answer
+	shown        gallery
 }
 
 func (r *geminiReader) system(raw json.RawMessage) error {
@@ -169,7 +174,7 @@ func (r *geminiReader) system(raw json.RawMessage) error {
 	if err := r.content(raw); err != nil {
 		return err
 	}
-	if len(r.conversation) != before+1 || r.conversation[before].Role != "user" {
+	if len(r.conversation) != before+1 || r.conversation[before].Role != "user" || r.conversation[before].images != nil {
 		return errors.New("want parts of text")
 	}
 	r.conversation[before].Role = "system"
@@ -192,21 +197,22 @@ func (r *geminiReader) content(raw json.RawMessage) error {
 		return fmt.Errorf("role: %.40q, want user or model", c.Role)
 	}
 	said := m.Role == "assistant"
+	var w words
 	for i, raw := range c.Parts {
-		text, err := r.part(raw, &m)
+		text, err := r.part(raw, &m, &w)
 		if err != nil {
 			return fmt.Errorf("parts[%d]: %w", i, err)
 		}
 		said = said || text
 	}
 	if said {
-		r.conversation = append(r.conversation, m)
+		r.conversation = append(r.conversation, m.with(w.content()))
 	}
 	return nil
 }
 
-// part reads a part into a message; text is whether it belongs to that.
-func (r *geminiReader) part(raw json.RawMessage, m *spokenMessage) (text bool, err error) {
+// part reads a part into a message and its words; text is whether it belongs to these.
+func (r *geminiReader) part(raw json.RawMessage, m *spokenMessage, w *words) (text bool, err error) {
 	var p geminiPart
 	if err := readObject(raw, geminiPartFields, &p); err != nil {
 		return false, err
@@ -236,10 +242,27 @@ func (r *geminiReader) part(raw json.RawMessage, m *spokenMessage) (text bool, e
 		return false, errors.New("a call is the model's part, and its functionResponse the user's")
 	case p.Thought && model:
 		m.Reasoning += p.Text
+	case len(p.InlineData) > 0 && !model:
+		return true, r.image(w, p.InlineData)
+	case len(p.InlineData) > 0:
+		return false, errors.New("inlineData: an image is the user's part")
 	default:
-		m.Content += p.Text
+		w.say(p.Text)
 	}
 	return true, nil
+}
+
+// image takes an image in.
+func (r *geminiReader) image(w *words, raw json.RawMessage) error {
+	var in struct{ Data string }
+	err := readObject(raw, geminiDataFields, &in)
+	if err == nil {
+		err = r.shown.take(w, in.Data)
+	}
+	if err != nil {
+		return fmt.Errorf("inlineData: %w", err)
+	}
+	return nil
 }
 
 // answer is the message of a call's answer. Clients that give no id mean the first call of that name that has none yet.
@@ -258,7 +281,19 @@ func (r *geminiReader) answer(f geminiFunction) (spokenMessage, error) {
 	if json.Unmarshal(f.Response, &output) == nil && len(output) == 1 && len(output["output"]) > 0 && json.Unmarshal(output["output"], &text) == nil {
 		m.Content = text
 	}
-	return m, nil
+	var w words
+	w.say(m.Content)
+	for i, raw := range f.Parts {
+		var p geminiPart
+		err := readObject(raw, geminiShownFields, &p)
+		if err == nil {
+			err = r.image(&w, p.InlineData)
+		}
+		if err != nil {
+			return m, fmt.Errorf("functionResponse: parts[%d]: %w", i, err)
+		}
+	}
+	return m.with(w.content()), nil
 }
 
 // readObject reads an object that has no fields but those which are known, or which say nothing.

@@ -53,6 +53,13 @@ type messagesBlock struct {
 	Input     json.RawMessage `json:"input"`
 	ToolUseID string          `json:"tool_use_id"`
 	Content   json.RawMessage `json:"content"`
+	Source    messagesSource  `json:"source"`
+}
+
+// messagesSource is where an image is.
+type messagesSource struct {
+	Type string `json:"type"`
+	Data string `json:"data"`
 }
 
 // Read implements Dialect.
@@ -80,13 +87,14 @@ func readMessages(body []byte, least int) (*Request, error) {
 		return nil, fmt.Errorf("system: %w", err)
 	}
 	var conversation []spokenMessage
+	var shown gallery
 	if system != "" {
 		conversation = append(conversation, spokenMessage{Role: "system", Content: system})
 	}
 	for i, in := range m.Messages {
 		blocks, err := messagesBlocks(in.Content)
 		if err == nil {
-			conversation, err = appendBlocks(conversation, in.Role, blocks)
+			conversation, err = shown.appendBlocks(conversation, in.Role, blocks)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("messages[%d]: %w", i, err)
@@ -120,7 +128,7 @@ func readMessages(body []byte, least int) (*Request, error) {
 			extra["response_format"] = format
 		}
 	}
-	a, err := spokenAsk(conversation, tools, extra)
+	a, err := spokenAsk(conversation, shown, tools, extra)
 	if err != nil {
 		return nil, err
 	}
@@ -164,26 +172,31 @@ func systemText(raw json.RawMessage) (string, error) {
 
 // appendBlocks turns one message into those of a chat: results of tools are messages of their own there, and come before what the
 // user says beside them.
-func appendBlocks(conversation []spokenMessage, role string, blocks []messagesBlock) ([]spokenMessage, error) {
+func (g *gallery) appendBlocks(conversation []spokenMessage, role string, blocks []messagesBlock) ([]spokenMessage, error) {
 	switch role {
 	case "system", "user", "assistant": // agents put further words of the system among the messages
 	default:
 		return nil, fmt.Errorf("role: %.40q, want system, user or assistant", role)
 	}
 	m := spokenMessage{Role: role}
-	var text strings.Builder
+	var w words
 	said := false
 	for i, b := range blocks {
 		switch {
 		case b.Type == "text":
-			text.WriteString(b.Text)
+			w.say(b.Text)
+			said = true
+		case b.Type == "image" && role == "user":
+			if err := g.takeBlock(&w, b); err != nil {
+				return nil, fmt.Errorf("content[%d]: %w", i, err)
+			}
 			said = true
 		case b.Type == "tool_result" && role == "user":
-			content, err := ContentText(b.Content)
+			result, err := g.result(b.Content)
 			if err != nil {
 				return nil, fmt.Errorf("content[%d]: %w", i, err)
 			}
-			conversation = append(conversation, spokenMessage{Role: "tool", ToolCallID: b.ToolUseID, Content: content})
+			conversation = append(conversation, spokenMessage{Role: "tool", ToolCallID: b.ToolUseID}.with(result))
 		case b.Type == "tool_use" && role == "assistant":
 			m.ToolCalls = append(m.ToolCalls, inference.ToolCall{ID: b.ID, Type: "function", Function: inference.Function{Name: b.Name, Arguments: inference.Arguments(b.Input)}})
 		case b.Type == "thinking" && role == "assistant":
@@ -192,10 +205,41 @@ func appendBlocks(conversation []spokenMessage, role string, blocks []messagesBl
 			return nil, fmt.Errorf("content[%d]: a block of type %.40q in a message of role %s cannot be carried to a chat", i, b.Type, role)
 		}
 	}
-	if m.Content = text.String(); said || role == "assistant" {
+	if m = m.with(w.content()); said || role == "assistant" {
 		conversation = append(conversation, m)
 	}
 	return conversation, nil
+}
+
+// takeBlock takes a block with an image in.
+func (g *gallery) takeBlock(w *words, b messagesBlock) error {
+	if b.Source.Type != "base64" {
+		return fmt.Errorf("source: type %.40q: give the image itself, as base64, since nothing fixes what is elsewhere", b.Source.Type)
+	}
+	return g.take(w, b.Source.Data)
+}
+
+// result is what a tool has answered: text, or blocks of text and images.
+func (g *gallery) result(raw json.RawMessage) (content, error) {
+	var blocks []messagesBlock
+	if len(raw) == 0 || raw[0] != '[' || json.Unmarshal(raw, &blocks) != nil {
+		text, err := ContentText(raw)
+		return content{text: text}, err
+	}
+	var w words
+	for i, b := range blocks {
+		switch b.Type {
+		case "text":
+			w.say(b.Text)
+		case "image":
+			if err := g.takeBlock(&w, b); err != nil {
+				return content{}, fmt.Errorf("content[%d]: %w", i, err)
+			}
+		default:
+			return content{}, fmt.Errorf("content[%d]: a block of type %.40q cannot be carried: give text or images", i, b.Type)
+		}
+	}
+	return w.content(), nil
 }
 
 func messagesChoice(kind, tool string) (any, error) {

@@ -78,6 +78,7 @@ func (Responses) Read(body []byte) (*Request, error) {
 		return nil, err
 	}
 	var conversation []spokenMessage
+	var shown gallery
 	if r.Instructions != "" {
 		conversation = append(conversation, spokenMessage{Role: "system", Content: r.Instructions})
 	}
@@ -86,7 +87,7 @@ func (Responses) Read(body []byte) (*Request, error) {
 		return nil, err
 	}
 	for i, item := range items {
-		if conversation, err = box.appendItem(conversation, item); err != nil {
+		if conversation, err = box.appendItem(conversation, item, &shown); err != nil {
 			return nil, fmt.Errorf("input[%d]: %w", i, err)
 		}
 	}
@@ -94,7 +95,7 @@ func (Responses) Read(body []byte) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := spokenAsk(conversation, tools, extra)
+	a, err := spokenAsk(conversation, shown, tools, extra)
 	if err != nil {
 		return nil, err
 	}
@@ -173,10 +174,10 @@ func responsesItems(raw json.RawMessage) ([]responsesItem, error) {
 }
 
 // appendItem puts an item behind a conversation. What the model said in one turn, its text and its calls, is one message there.
-func (b toolbox) appendItem(conversation []spokenMessage, item responsesItem) ([]spokenMessage, error) {
+func (b toolbox) appendItem(conversation []spokenMessage, item responsesItem, shown *gallery) ([]spokenMessage, error) {
 	switch item.Type {
 	case "", "message":
-		return appendMessage(conversation, item)
+		return appendMessage(conversation, item, shown)
 	case "reasoning":
 		thoughts, err := item.thoughts()
 		return append(conversation, spokenMessage{Role: "assistant", Reasoning: thoughts}), err
@@ -192,8 +193,8 @@ func (b toolbox) appendItem(conversation []spokenMessage, item responsesItem) ([
 		m.ToolCalls = append(m.ToolCalls, inference.ToolCall{ID: item.CallID, Type: functionTool, Function: call})
 		return conversation, nil
 	case "function_call_output", "custom_tool_call_output", "local_shell_call_output":
-		content, err := ContentText(item.Output)
-		return append(conversation, spokenMessage{Role: "tool", ToolCallID: cmp.Or(item.CallID, item.ID), Content: content}), err
+		output, err := shown.content(item.Output)
+		return append(conversation, spokenMessage{Role: "tool", ToolCallID: cmp.Or(item.CallID, item.ID)}.with(output)), err
 	case "tool_search_output":
 		found, err := b.found(item.Tools)
 		return append(conversation, spokenMessage{Role: "tool", ToolCallID: item.CallID, Content: found}), err
@@ -201,13 +202,17 @@ func (b toolbox) appendItem(conversation []spokenMessage, item responsesItem) ([
 	return nil, fmt.Errorf("type: an item of type %.40q cannot be carried to a chat", item.Type)
 }
 
-func appendMessage(conversation []spokenMessage, item responsesItem) ([]spokenMessage, error) {
+func appendMessage(conversation []spokenMessage, item responsesItem, shown *gallery) ([]spokenMessage, error) {
 	switch item.Role {
 	case "system", "user", "assistant":
 	case "developer": // chat templates refuse it, or leave its words out in silence
 		item.Role = "system"
 	default:
 		return nil, fmt.Errorf("role: %.40q, want system, developer, user or assistant", item.Role)
+	}
+	if item.Role == "user" {
+		said, err := shown.content(item.Content)
+		return append(conversation, spokenMessage{Role: item.Role}.with(said)), err
 	}
 	content, err := ContentText(item.Content)
 	if err != nil {

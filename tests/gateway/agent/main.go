@@ -26,6 +26,9 @@ func main() {
 	}
 }
 
+// redPNG is an image of 3 by 2 pixels.
+const redPNG = "iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEElEQVR4nGM8wQAFTDAGAwAPFADMILIQogAAAABJRU5ErkJggg=="
+
 // actAgent is an agent that runs what its model calls, and those that do worse.
 func actAgent(what, instruction string) error {
 	if instruction != os.Getenv("RONDO_INSTRUCTION") {
@@ -47,6 +50,10 @@ func actAgent(what, instruction string) error {
 		<-time.After(time.Hour)
 	case "probe":
 		return probe()
+	}
+	if what == "shows" {
+		image := map[string]any{"type": "image_url", "image_url": map[string]any{"url": "data:image/png;base64," + redPNG}}
+		messages = []any{map[string]any{"role": "user", "content": []any{map[string]any{"type": "text", "text": instruction}, image}}}
 	}
 	if what == "titles" {
 		title := []any{map[string]any{"role": "system", "content": "You are a title generator."}, messages[0]}

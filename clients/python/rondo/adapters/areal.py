@@ -13,7 +13,7 @@ import numpy as np
 
 from ..batch import Batch
 from ..columns import Ragged
-from .layout import shifted, tensors, whole_rollouts
+from .layout import shifted, tensors, whole_rollouts, without_images
 
 __all__ = ["to_areal", "to_areal_rollouts"]
 
@@ -25,6 +25,7 @@ def to_areal(batch: Batch, *, pad_id: int = 0) -> dict[str, Any]:
     logprobs, prox_logp (the same), advantages, returns float32, versions and turn_ids (-1 where not sampled) int32 [B, S]. rewards,
     float32 [B], and kl_rewards (0) and tot_rewards (the advantages), float32 [B, S], are only logged.
     """
+    without_images(batch)
     ids = batch.tokens.padded(pad_id)
 
     def of_next(column: Ragged, fill: float = 0) -> Any:
@@ -55,6 +56,7 @@ def to_areal_rollouts(batch: Batch, *, pad_id: int = 0) -> dict[str, Any]:
     Nothing is shifted: input_ids, loss_mask (1: sampled), versions and turn_ids (-1 where not sampled) int32 [B, S]; logprobs (0 where not
     sampled) float32 [B, S]; attention_mask bool [B, S]; rewards float32 [B]. ValueError where a rollout has several samples.
     """
+    without_images(batch)
     whole_rollouts(batch, "AReaL")
     ids = batch.tokens.padded(pad_id)
     return tensors(

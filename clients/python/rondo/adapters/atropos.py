@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..batch import Batch
+from .layout import without_images
 
 __all__ = ["to_atropos"]
 
@@ -25,6 +26,7 @@ def to_atropos(batch: Batch, *, reference: str | None = None) -> list[dict[str, 
 
     A trainer that computes advantages from scores counts a rollout that was split once for each sample: let it take advantages.
     """
+    without_images(batch)
     mask = batch.loss_mask
     labels = np.where(mask.values, batch.tokens.values, IGNORED)
     logprobs = np.where(mask.values, batch.sampler_logprobs.values, np.float32(1))

@@ -11,7 +11,24 @@ from ..batch import Batch
 from ..columns import Array, Ragged
 from ..token_columns import TokenColumn
 
-__all__ = ["cut", "left_padded", "masked_rows", "one_advantage", "positions", "shifted", "tensors", "whole_experts", "whole_rollouts"]
+__all__ = [
+    "cut",
+    "left_padded",
+    "masked_rows",
+    "one_advantage",
+    "positions",
+    "shifted",
+    "tensors",
+    "whole_experts",
+    "whole_rollouts",
+    "without_images",
+]
+
+
+def without_images(batch: Batch) -> None:
+    """Refuse a batch whose samples show images: no trainer gets these by an adapter, and without them their tokens mean something else."""
+    if any(batch.images):
+        raise ValueError("the batch has samples with images, which no adapter gives to the trainer: read Batch.images")
 
 
 def positions(column: Ragged) -> npt.NDArray[np.int64]:

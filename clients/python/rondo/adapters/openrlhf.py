@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..batch import Batch
-from .layout import cut, shifted, tensors
+from .layout import cut, shifted, tensors, without_images
 
 __all__ = ["to_openrlhf"]
 
@@ -19,6 +19,7 @@ def to_openrlhf(batch: Batch, *, pad_id: int = 0) -> dict[str, Any]:
     response_length, total_length, truncated float32 [B]; index: numbers of the samples. response_length counts from the first sampled token
     to the last one. Do not give it to the experience maker, which computes advantages again from rewards.
     """
+    without_images(batch)
     ids = batch.tokens.padded(pad_id)
     actions = max(ids.shape[1] - 1, 0)
     mask = shifted(batch.loss_mask).padded(False, actions)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..batch import Batch
-from .layout import positions, whole_experts
+from .layout import positions, whole_experts, without_images
 
 __all__ = ["to_prime_rl", "to_prime_rl_samples"]
 
@@ -25,6 +25,7 @@ def to_prime_rl(batch: Batch, *, reference: str | None = None, experts: bool = F
     reference: a teacher of the batch, whose log-probabilities are ref_logprobs, n floats.
     experts: routed_experts, (bytes, shape [n, layers, top_k], dtype), for router replay; 0 for each sample's last token.
     """
+    without_images(batch)
     return [_with_experts(_with_reference(_micro_batch(part), part, reference), part, experts) for part in batch.micro_batches()]
 
 
@@ -88,6 +89,7 @@ def to_prime_rl_samples(batch: Batch, *, reference: str | None = None, experts: 
 
     reference: a teacher of the batch, whose log-probabilities of all tokens are ref_logprobs. experts: routed_experts, as in to_prime_rl.
     """
+    without_images(batch)
     routed = whole_experts(batch) if experts else None
     rows = zip(batch.tokens.rows(), batch.loss_mask.rows(), batch.sampler_logprobs.rows(), batch.advantages.rows(), strict=True)
     said = None if reference is None else batch.teacher_logprobs(reference)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..batch import Batch
-from .layout import cut, left_padded, tensors, whole_experts, whole_rollouts
+from .layout import cut, left_padded, tensors, whole_experts, whole_rollouts, without_images
 
 __all__ = ["TrajectoryID", "to_skyrl", "to_skyrl_generator"]
 
@@ -36,6 +36,7 @@ def to_skyrl(batch: Batch, *, pad_id: int = 0) -> dict[str, Any]:
     sequences, attention_mask int64 [B, S]; response_mask (1: response) int64 [B, R]; loss_mask (1: sampled), rollout_logprobs, advantages,
     returns float32 [B, R]; rewards float32 [B, R]: the reward, on the last token.
     """
+    without_images(batch)
     _, masks = cut(batch, batch.loss_mask)
     width = int(masks.lengths.max()) if len(batch) else 0
     sequences = left_padded(batch.tokens, pad_id)
@@ -67,6 +68,7 @@ def to_skyrl_generator(batch: Batch, *, step_wise: bool = False, experts: bool =
     a rollout of several samples would count as often: ValueError. experts: rollout_expert_indices, an array [tokens, layers, top_k] for
     each sample, 0 for its last token. They are read from the object store.
     """
+    without_images(batch)
     if not step_wise:
         whole_rollouts(batch, "SkyRL without step_wise_trajectories")
     prompts, responses = cut(batch, batch.tokens)

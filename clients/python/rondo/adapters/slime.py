@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..batch import Batch
-from .layout import cut, masked_rows, one_advantage, whole_experts
+from .layout import cut, masked_rows, one_advantage, whole_experts, without_images
 
 __all__ = ["to_slime"]
 
@@ -23,6 +23,7 @@ def to_slime(batch: Batch, *, teacher: str | None = None, experts: bool = False,
     experts: rollout_routed_experts, an int32 array [tokens - 1, layers, top_k] for each sample. masks: what the sampler's bounds left,
     rollout_top_p_token_ids and, R + 1 for each sample, rollout_top_p_token_offsets, int32 arrays. Both are read from the object store.
     """
+    without_images(batch)
     _, losses = cut(batch, batch.loss_mask)
     _, logprobs = cut(batch, batch.sampler_logprobs)
     told: dict[str, Any] = {

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..batch import Batch
+from .layout import without_images
 
 __all__ = ["to_tinker"]
 
@@ -18,6 +19,7 @@ def to_tinker(batch: Batch) -> list[dict[str, Any]]:
     that follows input t, and its advantage is 0 where the model did not sample that token. There is no mask among them: Tinker's losses
     (importance_sampling, ppo, cispo) know none. mask (1: sampled) float32 [S - 1] stands beside them.
     """
+    without_images(batch)
     rows = zip(batch.tokens.rows(), batch.sampler_logprobs.rows(), batch.advantages.rows(), batch.loss_mask.rows(), strict=True)
     return [
         {

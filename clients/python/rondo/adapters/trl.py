@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..batch import Batch
-from .layout import cut, left_padded, one_advantage, tensors
+from .layout import cut, left_padded, one_advantage, tensors, without_images
 
 __all__ = ["to_trl", "to_trl_samples"]
 
@@ -25,6 +25,7 @@ def to_trl(batch: Batch, *, pad_id: int = 0, reference: str | None = None) -> di
 
     reference: a teacher of the batch, whose log-probabilities are ref_per_token_logps float32 [B, C].
     """
+    without_images(batch)
     before, after = cut(batch, batch.tokens)
     prompts, completions = left_padded(before, pad_id), after.padded(pad_id)
     logprobs = cut(batch, batch.sampler_logprobs)[1].padded()
@@ -54,6 +55,7 @@ def to_trl_samples(batch: Batch) -> list[dict[str, Any]]:
     trajectory, not in the batch. advantage: one number, ValueError where the tokens of a sample have different ones. model_version is the
     version at dispatch, group_id the group's number in the batch.
     """
+    without_images(batch)
     advantages, versions = one_advantage(batch).tolist(), batch["dispatch_version"].tolist()
     rows = zip(batch.tokens.rows(), batch.loss_mask.rows(), batch.sampler_logprobs.rows(), strict=True)
     return [

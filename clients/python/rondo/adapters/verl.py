@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..batch import Batch
-from .layout import cut, left_padded, tensors, whole_experts, whole_rollouts
+from .layout import cut, left_padded, tensors, whole_experts, whole_rollouts, without_images
 
 __all__ = ["keep_advantages", "to_verl", "to_verl_trajectories"]
 
@@ -42,6 +42,7 @@ def to_verl(
     experts: routed_experts, int16 [B, P + R, layers, top_k], for router replay (R3); 0 for padding and each sample's last token. They are
     read from the object store.
     """
+    without_images(batch)
     before, after = cut(batch, batch.tokens)
     prompts, responses, lengths = left_padded(before, pad_id), after.padded(pad_id), after.lengths
     response_present = np.arange(responses.shape[1]) < lengths[:, None]
@@ -83,6 +84,7 @@ def to_verl_trajectories(batch: Batch, *, scores: Literal["advantages", "rewards
     position_ids int64 [P + R]. uid: the group; num_turns: the model's; extra_fields: the rollout's id and its reward.
     scores and experts (routed_experts, int16 [P + R, layers, top_k]) are as for `to_verl`.
     """
+    without_images(batch)
     given = to_verl(batch, scores=scores, experts=experts)
     given["loss_mask"] = given["response_mask"]
     width = given["prompts"].shape[1]
