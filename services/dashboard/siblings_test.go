@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -34,9 +35,9 @@ func (d *desk) parted() {
 			continue
 		}
 		scored := events.RolloutScored{Reward: []float64{0, 1, 0, 0.5}[i], Trajectory: finished.Trajectory, TaskDigest: "sha256:fix"}
-		scored.Tests = events.NewGradedTests(2, nil, false)
+		scored.Tests = &grade.Tests{Graded: 2, Held: 2}
 		if i == 0 {
-			scored.Tests = events.NewGradedTests(2, []events.UnmetTest{{Name: "test_<i>low</i>", State: "failed", Message: "1 != 2"}}, false)
+			scored.Tests = &grade.Tests{Graded: 2, Held: 1, Unmet: []grade.UnmetTest{{Name: "test_<i>low</i>", State: "failed", Message: "1 != 2"}}}
 		}
 		d.state(events.RolloutScoredType, id, "0", scored)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 	"github.com/rondo-rl/rondo/services/dashboard"
 	"github.com/rondo-rl/rondo/services/intake"
 	"github.com/rondo-rl/rondo/services/servicetest"
@@ -116,11 +117,11 @@ func (r *run) rollout(id string, version int64, reward float64) {
 	tr.Messages[1].ToolCalls = fmt.Sprintf(`[{"id":"a","name":"search_replace","arguments":%q},{"id":"b","name":"run_terminal_cmd","arguments":%q}]`, calls[0].Arguments, calls[1].Arguments)
 	finished := servicetest.Finished(r, r.log.Store(), "live", id, tr)
 	r.state(events.RolloutFinishedType, id, "0", finished)
-	scored := events.RolloutScored{Reward: reward, Components: map[string]float64{"tests": reward}, Trajectory: finished.Trajectory, TaskDigest: "sha256:x", DurationMS: 60, Tests: events.NewGradedTests(2, nil, false)}
+	scored := events.RolloutScored{Reward: reward, Components: map[string]float64{"tests": reward}, Trajectory: finished.Trajectory, TaskDigest: "sha256:x", DurationMS: 60, Tests: &grade.Tests{Graded: 2, Held: 2}}
 	if reward == 0 {
 		log := servicetest.Blob(r, r.log.Store(), []byte("not ok 2 upper bound\n# got 12, want 10\n"))
 		scored.Log, scored.ExitCode = &log, 1
-		scored.Tests = events.NewGradedTests(2, []events.UnmetTest{{Name: "upper bound", State: "failed", Message: "got 12, want 10"}}, false)
+		scored.Tests = &grade.Tests{Graded: 2, Held: 1, Unmet: []grade.UnmetTest{{Name: "upper bound", State: "failed", Message: "got 12, want 10"}}}
 	}
 	r.state(events.RolloutScoredType, id, "0", scored)
 }

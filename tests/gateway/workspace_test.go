@@ -199,7 +199,7 @@ func TestWorkspaceOfAHarness(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if changed, err := scorer.Compare(t.Context(), p.log.Reader, scorer.Options{}, cfg, cfg.Tasks[0], &r); err != nil || len(changed) > 0 {
+		if changed, err := scorer.Compare(t.Context(), p.log.Store(), scorer.Options{}, cfg, cfg.Tasks[0], &r); err != nil || len(changed) > 0 {
 			t.Errorf("verified again: %+v, %v", changed, err)
 		}
 	}

@@ -204,16 +204,16 @@ func TestSteps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if changed, err := scorer.Compare(t.Context(), log.Reader, scorer.Options{}, cfg, task, &r); err != nil || len(changed) > 0 {
+		if changed, err := scorer.Compare(t.Context(), log.Store(), scorer.Options{}, cfg, task, &r); err != nil || len(changed) > 0 {
 			t.Errorf("%s verified again: %+v, %v", r.Started.Task, changed, err)
 		}
-		if again, err := toolrunner.Rerun(t.Context(), log.Reader, toolrunner.Options{}, cfg, task, &r.Rollout); err != nil || len(again.Changed) > 0 || again.Calls != len(tasks[task.Name].rewards) {
+		if again, err := toolrunner.Rerun(t.Context(), log.Store(), toolrunner.Options{}, cfg, task, &r.Rollout); err != nil || len(again.Changed) > 0 || again.Calls != len(tasks[task.Name].rewards) {
 			t.Errorf("tools of %s run again: %+v, %v", r.Started.Task, again, err)
 		}
 		other := slices.Clone(task.Steps)
 		other[0].Tests = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"test.sh": "echo 7 > /logs/verifier/reward.txt\n"}))
 		task.Steps = other
-		if changed, err := scorer.Compare(t.Context(), log.Reader, scorer.Options{}, cfg, task, &r); err != nil || len(changed) == 0 {
+		if changed, err := scorer.Compare(t.Context(), log.Store(), scorer.Options{}, cfg, task, &r); err != nil || len(changed) == 0 {
 			t.Errorf("%s verified with other tests: %+v, %v", r.Started.Task, changed, err)
 		}
 	}
