@@ -75,7 +75,7 @@ var validImage = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,255}$`)
 // names is asked, with the keys of `docker login`. The folder is named by the image's digest and is for reading only. An image of another
 // digest than id is refused; "" accepts any. With an id whose tree is there, nobody is asked, and Root and ID alone are told.
 func OpenImage(ctx context.Context, name, id, cacheDir string) (Image, error) {
-	return openImage(ctx, name, id, cacheDir, func() (Image, error) {
+	return openImage(name, id, cacheDir, func() (Image, error) {
 		if HasEngine(ctx) != nil {
 			return registryImage(ctx, name, id, cacheDir)
 		}
@@ -97,7 +97,7 @@ func OpenImage(ctx context.Context, name, id, cacheDir string) (Image, error) {
 
 // OpenBuiltImage is OpenImage for an image that no registry has: one of BuildImage, which is with this machine's engine, or nowhere.
 func OpenBuiltImage(ctx context.Context, name, id, cacheDir string) (Image, error) {
-	return openImage(ctx, name, id, cacheDir, func() (Image, error) {
+	return openImage(name, id, cacheDir, func() (Image, error) {
 		image, err := inspect(ctx, name)
 		if err != nil {
 			return image, err
@@ -110,7 +110,7 @@ func OpenBuiltImage(ctx context.Context, name, id, cacheDir string) (Image, erro
 }
 
 // openImage brings an image whose tree is not there yet.
-func openImage(ctx context.Context, name, id, cacheDir string, bring func() (Image, error)) (image Image, err error) {
+func openImage(name, id, cacheDir string, bring func() (Image, error)) (image Image, err error) {
 	defer lockImage(name)() // an image takes a minute, and all rollouts of its tasks want the same one
 	switch root := imageFolder(cacheDir, id); {
 	case !validImage.MatchString(name) || id != "" && !validID.MatchString(id):

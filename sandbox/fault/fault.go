@@ -13,7 +13,7 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// ClassWorkspace: the change cannot be laid over the snapshot. It is too large, or no change at all.
+// ClassWorkspace says that the change cannot be laid over the snapshot. It is too large, or no change at all.
 const ClassWorkspace = "workspace"
 
 // ClassOf is the class of what the agent did, where an error of a sandbox or a verifier is its doing: ClassWorkspace, or a class of the verifier's. It is
