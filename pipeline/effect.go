@@ -29,7 +29,7 @@ type Message struct {
 	// Event is the parsed fact; zero for consumers of streams that hold no facts.
 	Event events.Event
 	// Log reads the input's run at the input: also in a cluster it shows that run at least up to the input's sequence, and up to what the handler has
-	// read and stated since. Other runs, and all runs for an input of no run, it shows as they are.
+	// read since, or stated by State. Other runs, and all runs for an input of no run, it shows as they are.
 	Log eventlog.Reader
 	// State appends an event while the handler is at work, for what must not be lost with it. Its error is ErrOvertaken where the log holds something else, also of the same
 	// identity: the handler then returns it.

@@ -58,6 +58,9 @@ func OpenRuns(ctx context.Context, log eventlog.Reader, wants func(runfile.RunCo
 			continue
 		}
 		last, err := at.Last(ctx, run, events.RunOpenedType.Kind(), run)
+		if errors.Is(err, eventlog.ErrNotFound) {
+			continue // its configuration was read before
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -116,7 +116,7 @@ func TestExampleRunFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	mentioned := regexp.MustCompile(`(?m)^( *)# ((?:- |  )?[a-z_]+: |  - {name)`).ReplaceAllString(string(example), "$1$2")
-	mentioned = regexp.MustCompile(`(?m)^ *(preset|external|environment|agent|conversations): .*\n`).ReplaceAllString(mentioned, "") // each goes without some of the others
+	mentioned = regexp.MustCompile(`(?m)^ *(preset|external|environment|agent|conversations|vision): .*\n`).ReplaceAllString(mentioned, "") // each goes without some of the others
 	training, evaluation, _ := strings.Cut(mentioned, "\n# An evaluation is")
 	check := func(text string) opening.RunFile {
 		f, err := opening.ReadRunFile(clitest.Write(t, filepath.Join(t.TempDir(), "run.yaml"), text))

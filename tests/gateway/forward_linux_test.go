@@ -280,19 +280,19 @@ func TestAgentsComeBackFromAnything(t *testing.T) {
 func killSandboxes(t *testing.T, b *backend, parent, count int) {
 	t.Helper()
 	model := " " + b.host() + " " // the last argument of this test's agents, and of no other's
-	killed := 0
+	var killed []int
 	program.Eventually(t, func() error {
 		var found []int
 		for pid, line := range processes(t) {
 			if first, inside := below(parent, pid); inside && strings.HasPrefix(line, runfile.AgentFolder+"/agent ") &&
-				strings.HasSuffix(line, model) && !slices.Contains(found, first) {
+				strings.HasSuffix(line, model) && !slices.Contains(append(found, killed...), first) {
 				found = append(found, first)
 			}
 		}
-		if killed+len(found) < count && !nightly.On() {
-			return fmt.Errorf("killed %d sandboxes, and %d agents work, want %d", killed, len(found), count)
+		if len(killed)+len(found) < count && !nightly.On() {
+			return fmt.Errorf("killed %d sandboxes, and %d agents work, want %d", len(killed), len(found), count)
 		}
-		for _, pid := range found[:min(count-killed, len(found))] {
+		for _, pid := range found[:min(count-len(killed), len(found))] {
 			err := syscall.Kill(pid, syscall.SIGKILL)
 			if errors.Is(err, syscall.ESRCH) {
 				return fmt.Errorf("the sandbox of process %d has ended before it was killed", pid)
@@ -300,7 +300,7 @@ func killSandboxes(t *testing.T, b *backend, parent, count int) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			killed++
+			killed = append(killed, pid)
 		}
 		return nil
 	})
