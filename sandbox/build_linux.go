@@ -20,7 +20,7 @@ func BuildImage(ctx context.Context, name, dockerfile string, folder fs.FS) (boo
 	if !validImage.MatchString(name) {
 		return false, fmt.Errorf("container image %.100q: %w: not the name of an image", name, ErrInvalid)
 	}
-	if _, err := inspect(ctx, name); err == nil {
+	if _, _, err := inspect(ctx, name); err == nil {
 		return false, nil
 	}
 	if err := HasEngine(ctx); err != nil {

@@ -25,6 +25,7 @@ import (
 const (
 	engineTime = 20 * time.Second
 	pullTime   = 30 * time.Minute
+	partTime   = 24 * time.Hour // then what is half there is nobody's any more
 )
 
 // HasEngine says why images that BuildImage made cannot be had here; nil when a Docker engine answers. It is asked anew after a minute.
@@ -75,56 +76,69 @@ var validImage = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,255}$`)
 // names is asked, with the keys of `docker login`. The folder is named by the image's digest and is for reading only. An image of another
 // digest than id is refused; "" accepts any. With an id whose tree is there, nobody is asked, and Root and ID alone are told.
 func OpenImage(ctx context.Context, name, id, cacheDir string) (Image, error) {
-	return openImage(name, id, cacheDir, func() (Image, error) {
+	return openImage(ctx, name, id, cacheDir, func() (Image, error) {
 		if HasEngine(ctx) != nil {
 			return registryImage(ctx, name, id, cacheDir)
 		}
-		image, err := inspect(ctx, name)
+		image, ids, err := inspect(ctx, name)
 		if err != nil {
 			if _, err = docker(ctx, pullTime, "pull", "--quiet", name); err == nil {
-				image, err = inspect(ctx, name)
+				image, ids, err = inspect(ctx, name)
 			}
-		}
-		if err == nil && id != "" && image.ID != id {
-			return registryImage(ctx, name, id, cacheDir)
 		}
 		if err != nil {
 			return image, err
 		}
-		return image, export(ctx, &image, cacheDir)
+		if id != "" && !slices.Contains(ids, id) {
+			return registryImage(ctx, name, id, cacheDir)
+		}
+		return export(ctx, image, cmp.Or(id, ids[0]), cacheDir)
 	})
 }
 
 // OpenBuiltImage is OpenImage for an image that no registry has: one of BuildImage, which is with this machine's engine, or nowhere.
 func OpenBuiltImage(ctx context.Context, name, id, cacheDir string) (Image, error) {
-	return openImage(name, id, cacheDir, func() (Image, error) {
-		image, err := inspect(ctx, name)
+	return openImage(ctx, name, id, cacheDir, func() (Image, error) {
+		image, ids, err := inspect(ctx, name)
 		if err != nil {
 			return image, err
 		}
-		if id != "" && image.ID != id {
+		if id != "" && !slices.Contains(ids, id) {
 			return image, fmt.Errorf("it is %s on this machine, and %s was asked for", image.ID, id)
 		}
-		return image, export(ctx, &image, cacheDir)
+		return export(ctx, image, cmp.Or(id, image.ID), cacheDir)
 	})
 }
 
-// openImage brings an image whose tree is not there yet.
-func openImage(name, id, cacheDir string, bring func() (Image, error)) (image Image, err error) {
-	defer lockImage(name)() // an image takes a minute, and all rollouts of its tasks want the same one
-	switch root := imageFolder(cacheDir, id); {
-	case !validImage.MatchString(name) || id != "" && !validID.MatchString(id):
-		err = fmt.Errorf("%w: not the name of an image, or not a digest", ErrInvalid)
-	case id != "" && exists(root):
-		image = Image{ID: id, Root: root}
-	default:
-		image, err = bring()
+// openImage brings an image whose tree is not there yet. It takes minutes, and all rollouts of its tasks want the same one: one brings it, and the
+// others wait.
+func openImage(ctx context.Context, name, id, cacheDir string, bring func() (Image, error)) (image Image, err error) {
+	defer func() {
+		if err != nil {
+			image, err = Image{}, fmt.Errorf("container image %s: %w", name, err)
+		}
+	}()
+	if !validImage.MatchString(name) || id != "" && !validID.MatchString(id) {
+		return image, fmt.Errorf("%w: not the name of an image, or not a digest", ErrInvalid)
 	}
-	if err != nil {
-		return Image{}, fmt.Errorf("container image %s: %w", name, err)
+	there := Image{ID: id, Root: imageFolder(cacheDir, id)}
+	if id != "" && exists(there.Root) {
+		return there, nil
 	}
-	return image, nil
+	lock, _ := imageLocks.LoadOrStore(name, make(chan struct{}, 1))
+	select {
+	case lock.(chan struct{}) <- struct{}{}:
+		defer func() { <-lock.(chan struct{}) }()
+	case <-ctx.Done():
+		return image, ctx.Err()
+	}
+	if id != "" && exists(there.Root) {
+		return there, nil
+	}
+	return bring()
 }
+
+var imageLocks sync.Map // from names to chan struct{}, which holds one thing while one of them is brought
 
 func exists(path string) bool {
 	_, err := os.Stat(path)
@@ -146,39 +160,38 @@ func registryImage(ctx context.Context, name, id, cacheDir string) (Image, error
 	return image, image.lay(cacheDir, func(root *os.Root) error { return found.Unpack(ctx, root) })
 }
 
-// lockImage keeps others of this process from bringing an image of the same name, until it is unlocked.
-func lockImage(name string) (unlock func()) {
-	lock, _ := imageLocks.LoadOrStore(name, &sync.Mutex{})
-	lock.(*sync.Mutex).Lock()
-	return lock.(*sync.Mutex).Unlock
-}
-
-var imageLocks sync.Map // from names to *sync.Mutex
-
 func imageFolder(cacheDir, id string) string {
 	return filepath.Join(cacheDir, "images", strings.TrimPrefix(id, "sha256:"))
 }
 
-// inspect reads what an image says of itself.
-func inspect(ctx context.Context, name string) (Image, error) {
+// inspect reads what an image says of itself, and the digests by which it is known: that of its registry first, by which any machine finds it
+// also when its name has moved on.
+func inspect(ctx context.Context, name string) (image Image, ids []string, err error) {
 	out, err := docker(ctx, engineTime, "image", "inspect", "--format", "{{json .}}", name)
 	if err != nil {
-		return Image{}, err
+		return image, nil, err
 	}
 	var found struct {
-		ID     string `json:"Id"`
-		Config struct {
+		ID          string   `json:"Id"`
+		RepoDigests []string // NAME@DIGEST
+		Config      struct {
 			Env        []string
 			WorkingDir string
 		}
 	}
 	if err := json.Unmarshal(out, &found); err != nil {
-		return Image{}, fmt.Errorf("read docker image inspect: %w", err)
+		return image, nil, fmt.Errorf("read docker image inspect: %w", err)
 	}
 	if !validID.MatchString(found.ID) {
-		return Image{}, fmt.Errorf("docker image inspect names the image %.100q", found.ID)
+		return image, nil, fmt.Errorf("docker image inspect names the image %.100q", found.ID)
 	}
-	return describe(found.ID, found.Config.WorkingDir, found.Config.Env), nil
+	for _, known := range found.RepoDigests {
+		repository, id, _ := strings.Cut(known, "@")
+		if rest, same := strings.CutPrefix(name, repository); validID.MatchString(id) && same && (rest == "" || strings.ContainsAny(rest[:1], ":@")) {
+			ids = append(ids, id)
+		}
+	}
+	return describe(found.ID, found.Config.WorkingDir, found.Config.Env), append(ids, found.ID), nil
 }
 
 // describe is an image without its tree. Variables are key=value.
@@ -202,6 +215,7 @@ func (i *Image) lay(cacheDir string, write func(*os.Root) error) (err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
+	sweep(folder)
 	part, err := os.MkdirTemp(folder, ".part-")
 	if err != nil {
 		return err
@@ -223,9 +237,21 @@ func (i *Image) lay(cacheDir string, write func(*os.Root) error) (err error) {
 	return err
 }
 
-// export brings the tree of what the engine has under a digest.
-func export(ctx context.Context, image *Image, cacheDir string) error {
-	return image.lay(cacheDir, func(root *os.Root) error { return exportInto(ctx, image.ID, root) })
+// sweep removes what processes left that were killed while they brought an image.
+func sweep(folder string) {
+	parts, _ := filepath.Glob(filepath.Join(folder, ".part-*"))
+	for _, part := range parts {
+		if info, err := os.Stat(part); err == nil && time.Since(info.ModTime()) > partTime {
+			_ = os.RemoveAll(part) // the next one tries again
+		}
+	}
+}
+
+// export brings the tree of an image that the engine has, which the caller knows by a digest.
+func export(ctx context.Context, image Image, id, cacheDir string) (Image, error) {
+	engines := image.ID
+	image.ID = id
+	return image, image.lay(cacheDir, func(root *os.Root) error { return exportInto(ctx, engines, root) })
 }
 
 func exportInto(ctx context.Context, id string, root *os.Root) error {
@@ -247,7 +273,7 @@ func exportInto(ctx context.Context, id string, root *os.Root) error {
 	if err := command.Start(); err != nil {
 		return engineError("export", err, nil)
 	}
-	unpackErr := archive.UnpackImage(root, stream)
+	unpackErr := archive.UnpackImage(ctx, root, stream)
 	if unpackErr != nil {
 		cancel()
 	}

@@ -1,6 +1,8 @@
 package sandbox_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -105,4 +107,68 @@ func TestImageThatTheEngineHasNot(t *testing.T) {
 	if _, err := sandbox.OpenBuiltImage(t.Context(), registry.Name(), image.Digest.String(), t.TempDir()); err == nil || !strings.Contains(err.Error(), other) {
 		t.Errorf("an image of the engine alone: %v, want that it is %s", err, other)
 	}
+}
+
+// TestImageOfAnEngine: what an engine has of a registry is known by the digest that it has there, by which every machine finds it; what
+// it has built itself, by the engine's own. A download of the name does not keep those waiting whose tree is there.
+func TestImageOfAnEngine(t *testing.T) {
+	own, pulled, foreign := digest.FromString("configuration").String(), digest.FromString("manifest").String(), digest.FromString("foreign").String()
+	tree := filepath.Join(t.TempDir(), "tree.tar")
+	if err := os.WriteFile(tree, sandboxtest.Layer(t, map[string]string{"greeting": "from the engine"}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	engine := `case "$1" in
+	image) echo '{"Id": "` + own + `", "RepoDigests": [DIGESTS], "Config": {"WorkingDir": "/work"}}';;
+	export) exec /bin/cat ` + tree + `;;
+	*) echo 28;;
+esac`
+	for name, try := range map[string]struct{ digests, want string }{
+		"pulled": {`"elsewhere/tool@` + foreign + `", "app/tool2@` + foreign + `", "app/tool@` + pulled + `"`, pulled},
+		"built":  {"", own},
+	} {
+		t.Run(name, func(t *testing.T) {
+			engineOf(t, strings.Replace(engine, "DIGESTS", try.digests, 1))
+			cache := t.TempDir()
+			for _, id := range []string{"", own, try.want} {
+				image, err := sandbox.OpenImage(t.Context(), "app/tool:1", id, cache)
+				text, readErr := os.ReadFile(filepath.Join(image.Root, "greeting"))
+				if err != nil || readErr != nil || string(text) != "from the engine" || id == "" && (image.ID != try.want || image.Workdir != "/work") || id != "" && image.ID != id {
+					t.Errorf("asked for %q: %+v, %q, %v, want %s", id, image, text, errors.Join(err, readErr), try.want)
+				}
+			}
+			if _, err := sandbox.OpenBuiltImage(t.Context(), "app/tool:1", foreign, cache); err == nil {
+				t.Error("an image of another repository was taken for this one")
+			}
+		})
+	}
+}
+
+// TestImageThatIsThere: whoever has an image's tree waits for nobody who brings another one of its name, and who waits heeds his context.
+func TestImageThatIsThere(t *testing.T) {
+	registry := sandboxtest.NewRegistry(t)
+	image := registry.Image(t, runtime.GOARCH)
+	registry.Tag = image.Digest.String()
+	engineOf(t, "")
+	cache := t.TempDir()
+	if _, err := sandbox.OpenImage(t.Context(), registry.Name(), image.Digest.String(), cache); err != nil {
+		t.Fatal(err)
+	}
+	registry.Wait = make(chan struct{})
+	var bringing sync.WaitGroup
+	bringing.Go(func() {
+		if _, err := sandbox.OpenImage(t.Context(), registry.Name(), "", t.TempDir()); err != nil {
+			t.Error(err)
+		}
+	})
+	registry.Wait <- struct{}{} // the other one asks
+	if _, err := sandbox.OpenImage(t.Context(), registry.Name(), image.Digest.String(), cache); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := sandbox.OpenImage(ctx, registry.Name(), digest.FromString("another").String(), cache); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled while another image of the name is brought: %v", err)
+	}
+	close(registry.Wait)
+	bringing.Wait()
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
@@ -29,6 +30,7 @@ type Registry struct {
 	Parts     bool              // it sends parts of blobs
 	Elsewhere string            // where blobs are, signed; "" for here
 	Read      atomic.Int64      // layers that were asked for
+	Wait      chan struct{}     // each request waits until it takes something; nil is no wait
 }
 
 // NewRegistry starts one without an image.
@@ -45,6 +47,9 @@ func (h *Registry) Name() string { return strings.TrimPrefix(h.URL, "http://") +
 const token = "let-me-in"
 
 func (h *Registry) serve(w http.ResponseWriter, r *http.Request) {
+	if h.Wait != nil {
+		<-h.Wait
+	}
 	if r.URL.Path == "/token" {
 		name, password, _ := r.BasicAuth()
 		if h.Keys != "" && name+":"+password != h.Keys {
@@ -137,10 +142,35 @@ func (h *Registry) AddJSON(t *testing.T, mediaType string, value any) ocispec.De
 func (h *Registry) Image(t *testing.T, architecture string, layers ...ocispec.Descriptor) ocispec.Descriptor {
 	t.Helper()
 	described := ocispec.Image{Platform: ocispec.Platform{OS: "linux", Architecture: architecture}}
+	described.RootFS.Type = "layers"
+	for _, layer := range layers {
+		described.RootFS.DiffIDs = append(described.RootFS.DiffIDs, h.plain(t, layer))
+	}
 	described.Config.Env, described.Config.WorkingDir = []string{"PATH=/bin", "GREETING=a=b"}, "/work"
 	manifest := ocispec.Manifest{MediaType: ocispec.MediaTypeImageManifest, Config: h.AddJSON(t, ocispec.MediaTypeImageConfig, described), Layers: layers}
 	manifest.SchemaVersion = 2
 	return h.AddJSON(t, manifest.MediaType, manifest)
+}
+
+// plain is the digest of a layer that is not compressed.
+func (h *Registry) plain(t *testing.T, layer ocispec.Descriptor) digest.Digest {
+	t.Helper()
+	var from io.Reader = bytes.NewReader(h.Objects[layer.Digest.String()])
+	var err error
+	switch {
+	case strings.HasSuffix(layer.MediaType, "gzip"):
+		from, err = gzip.NewReader(from)
+	case strings.HasSuffix(layer.MediaType, "zstd"):
+		from, err = zstd.NewReader(from)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := digest.FromReader(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
 }
 
 // Index adds an index of images, as app/tool:1.

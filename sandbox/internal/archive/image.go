@@ -2,6 +2,7 @@ package archive
 
 import (
 	"archive/tar"
+	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -23,13 +24,15 @@ const (
 const (
 	removal  = ".wh."
 	emptying = ".wh..wh..opq"
+	// bookkeeping begins other names that an engine's store once kept beside an image's.
+	bookkeeping = ".wh..wh."
 )
 
 // UnpackImage writes the tar stream of a container's file system below root. Owners and device files are left out, as everything belongs
 // to the sandbox's one user, who may read all of it; set-user-ID bits mean nothing there and are left out, too.
-func UnpackImage(root *os.Root, from io.Reader) error {
+func UnpackImage(ctx context.Context, root *os.Root, from io.Reader) error {
 	tree := NewImageTree(root)
-	if err := tree.Unpack(from); err != nil {
+	if err := tree.Unpack(ctx, from); err != nil {
 		return err
 	}
 	return tree.Complete()
@@ -49,19 +52,22 @@ type ImageTree struct {
 
 // NewImageTree is an empty one.
 func NewImageTree(root *os.Root) *ImageTree {
-	return &ImageTree{root: root, left: maxImageBytes, seed: maphash.MakeSeed()}
+	return &ImageTree{root: root, left: maxImageBytes, seed: maphash.MakeSeed(), own: map[uint64]bool{}}
 }
 
 // Unpack lays the tar stream of a layer over those before it.
-func (t *ImageTree) Unpack(layer io.Reader) error {
+func (t *ImageTree) Unpack(ctx context.Context, layer io.Reader) error {
 	t.own = map[uint64]bool{}
 	for reader := tar.NewReader(layer); ; {
 		header, err := reader.Next()
 		if err == io.EOF {
 			return nil
 		}
-		if err != nil {
+		if err := errors.Join(err, ctx.Err()); err != nil {
 			return err
+		}
+		if len(header.Name) > maxName || len(header.Linkname) > maxName {
+			return fmt.Errorf("%w: a name of more than %d bytes", ErrTooLarge, maxName)
 		}
 		if t.files++; t.files > maxImageFiles {
 			return fmt.Errorf("%w: more than %d files", ErrTooLarge, maxImageFiles)
@@ -71,7 +77,7 @@ func (t *ImageTree) Unpack(layer io.Reader) error {
 		}
 		if name := strings.TrimPrefix(path.Clean("/"+header.Name), "/"); name != "" {
 			if err := t.entry(name, header, reader); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
+				return fmt.Errorf("%.200q: %w", name, err)
 			}
 		}
 	}
@@ -79,9 +85,14 @@ func (t *ImageTree) Unpack(layer io.Reader) error {
 
 func (t *ImageTree) entry(name string, header *tar.Header, content io.Reader) error {
 	switch header.Typeflag {
-	case tar.TypeDir, tar.TypeReg, tar.TypeLink, tar.TypeSymlink:
+	case tar.TypeDir, tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse, tar.TypeLink, tar.TypeSymlink:
+	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo, tar.TypeXGlobalHeader:
+		return nil
 	default:
-		return nil // devices, pipes
+		return fmt.Errorf("%w: an entry of type %q", ErrInvalid, header.Typeflag)
+	}
+	if strings.Contains("/"+name, "/"+bookkeeping) && path.Base(name) != emptying {
+		return nil
 	}
 	parent, err := t.folderOf(name)
 	if err != nil {
@@ -158,6 +169,9 @@ func (t *ImageTree) follow(dir string) (string, error) {
 			continue
 		}
 		next := path.Join(at, step)
+		if strings.Count(next, "/") >= maxDepth {
+			return "", fmt.Errorf("%w: more than %d folders deep", ErrTooLarge, maxDepth)
+		}
 		target, err := t.root.Readlink(next)
 		if err != nil { // no link, or not there
 			at = next
@@ -202,6 +216,11 @@ func (t *ImageTree) remove(name string) error {
 
 // empty takes away what lower layers have below a folder.
 func (t *ImageTree) empty(name string) error {
+	once := maphash.String(t.seed, emptying+name) // no entry's name: it would be a removal
+	if t.own[once] {
+		return nil
+	}
+	t.own[once] = true
 	opened, err := t.root.Open(name)
 	if err != nil {
 		return err
@@ -236,11 +255,11 @@ func readableBy(mode fs.FileMode) fs.FileMode {
 	return 0o644
 }
 
-// Complete makes what engines put into containers at their start: the name of this host, and places to mount on.
-func (t *ImageTree) Complete() error {
+// Complete makes what engines put into containers at their start: the name of this host, places to mount on, and these folders.
+func (t *ImageTree) Complete(folders ...string) error {
 	root := t.root
-	for _, name := range []string{"etc", "var/tmp"} {
-		if err := folder(root, name); err != nil {
+	for _, name := range append(folders, "etc", "var/tmp") {
+		if _, err := t.folderOf(path.Join(name, "x")); err != nil {
 			return err
 		}
 	}

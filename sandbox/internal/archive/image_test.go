@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -42,7 +43,7 @@ func TestUnpackImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	err = UnpackImage(root, imageTar(t,
+	err = UnpackImage(t.Context(), root, imageTar(t,
 		tar.Header{Typeflag: tar.TypeDir, Name: "usr/", Mode: 0o700},
 		tar.Header{Typeflag: tar.TypeReg, Name: "usr/su", Mode: 0o4711, Uname: "su"},
 		tar.Header{Typeflag: tar.TypeReg, Name: "usr/secret", Mode: 0o600, Uname: "secret"},
@@ -88,6 +89,10 @@ func TestUnpackHostileImage(t *testing.T) {
 		"hard link":          {[]tar.Header{{Typeflag: tar.TypeLink, Name: "x", Linkname: "../../../../etc/passwd"}}, true},
 		"removal above":      {[]tar.Header{file("a/.wh...", "")}, true},
 		"removal of its own": {[]tar.Header{file("a/.wh..", "")}, true},
+		"deep folders":       {[]tar.Header{file(strings.Repeat("d/", 2000)+"x", "x")}, true},
+		"deep by a link":     {[]tar.Header{dir(strings.Repeat("d/", 200)), link("l", strings.Repeat("d/", 200)), file("l/"+strings.Repeat("e/", 200)+"x", "x")}, true},
+		"a long name":        {[]tar.Header{file(strings.Repeat("d", 5000), "x")}, true},
+		"a strange entry":    {[]tar.Header{{Typeflag: 'Z', Name: "x"}}, true},
 		"a ring of links":    {[]tar.Header{link("a", "b"), link("b", "a"), file("a/x", "x")}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +101,7 @@ func TestUnpackHostileImage(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer root.Close()
-			if err := UnpackImage(root, imageTar(t, try.entries...)); (err != nil) != try.refused {
+			if err := UnpackImage(t.Context(), root, imageTar(t, try.entries...)); (err != nil) != try.refused {
 				t.Errorf("%s: %v, refused is to be %v", name, err, try.refused)
 			}
 		})
@@ -106,7 +111,7 @@ func TestUnpackHostileImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	if err := UnpackImage(root, imageTar(t, tar.Header{Typeflag: tar.TypeReg, Name: "../../../x", Mode: 0o644, Uname: "x"})); err != nil {
+	if err := UnpackImage(t.Context(), root, imageTar(t, tar.Header{Typeflag: tar.TypeReg, Name: "../../../x", Mode: 0o644, Uname: "x"})); err != nil {
 		t.Error(err)
 	}
 	if _, err := root.Stat("x"); err != nil {
@@ -147,6 +152,8 @@ func TestLayersOfAnImage(t *testing.T) {
 		"below a link from the root":      {[]tar.Header{file("var/run/pid", "1")}, map[string]string{"etc/a": "a", "etc/b": "b", "etc/d/x": "x", "run/pid": "1"}},
 		"a hard link to a layer below":    {[]tar.Header{{Typeflag: tar.TypeLink, Name: "again", Linkname: "lib/l"}}, map[string]string{"etc/a": "a", "etc/b": "b", "etc/d/x": "x", "again": "l"}},
 		"a file again, and a link to it":  {[]tar.Header{file("etc/a", "new"), {Typeflag: tar.TypeLink, Name: "again", Linkname: "etc/a"}}, map[string]string{"etc/a": "new", "again": "new", "etc/b": "b", "etc/d/x": "x"}},
+		"a folder anew, twice":            {[]tar.Header{file("etc/.wh..wh..opq", ""), file("etc/c", "c"), file("etc/.wh..wh..opq", "")}, map[string]string{"etc/c": "c"}},
+		"what an engine's store kept":     {[]tar.Header{file(".wh..wh.plnk/1.2", "x"), file("etc/.wh..wh.aufs", "x")}, map[string]string{"etc/a": "a", "etc/b": "b", "etc/d/x": "x"}},
 		"a link less, not what it led to": {[]tar.Header{file(".wh.lib", "")}, map[string]string{"etc/a": "a", "etc/b": "b", "etc/d/x": "x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +164,7 @@ func TestLayersOfAnImage(t *testing.T) {
 			defer root.Close()
 			tree := NewImageTree(root)
 			for _, layer := range [][]tar.Header{below, try.above} {
-				if err := tree.Unpack(imageTar(t, layer...)); err != nil {
+				if err := tree.Unpack(t.Context(), imageTar(t, layer...)); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -12,11 +12,13 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"regexp"
 	"runtime"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2"
 	"oras.land/oras-go/v2/content"
@@ -25,6 +27,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/credentials"
+	"oras.land/oras-go/v2/registry/remote/errcode"
 	"oras.land/oras-go/v2/registry/remote/retry"
 
 	"github.com/rondo-rl/rondo/sandbox/internal/archive"
@@ -32,7 +35,8 @@ import (
 
 // Bounds of what an image says of itself.
 const (
-	maxDocument = 4 << 20 // bytes of a manifest, an index or a configuration
+	maxPadding  = 64 << 20 // bytes behind the end of a layer's archive
+	maxDocument = 4 << 20  // bytes of a manifest, an index or a configuration
 	maxLayers   = 512
 )
 
@@ -47,6 +51,7 @@ type Image struct {
 
 	repository *remote.Repository
 	layers     []ocispec.Descriptor // the lowest first
+	plain      []digest.Digest      // of each layer when it is not compressed, by the configuration
 }
 
 // Find asks the registry that a name names for an image: for that of a digest of IDs, if the registry knows it, and
@@ -65,7 +70,7 @@ func Find(ctx context.Context, name, id string) (*Image, error) {
 		top, err = repository.Resolve(ctx, reference.Reference)
 	}
 	if errors.Is(err, errdef.ErrNotFound) {
-		return nil, fmt.Errorf("the registry %s has none of this name", reference.Registry)
+		return nil, fmt.Errorf("the registry %s has none of this name: push it there, or load it into a Docker engine on each machine that runs its tasks", reference.Registry)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ask the registry %s: %w", reference.Registry, withoutAddress(err))
@@ -130,8 +135,16 @@ func withoutAddress(err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		return failed.Err
 	}
+	if refused, ok := errors.AsType[*errcode.ErrorResponse](err); ok {
+		return fmt.Errorf("status %d: %.200q", refused.StatusCode, refused.Errors.Error())
+	}
+	if text := err.Error(); signed.MatchString(text) {
+		return fmt.Errorf("%.500s", signed.ReplaceAllString(text, "$1"))
+	}
 	return err
 }
+
+var signed = regexp.MustCompile(`(https?://[^\s?"]*)\?[^\s"]*`)
 
 // read reads manifest and configuration.
 func (i *Image) read(ctx context.Context, manifest ocispec.Descriptor) error {
@@ -147,6 +160,9 @@ func (i *Image) read(ctx context.Context, manifest ocispec.Descriptor) error {
 		return fmt.Errorf("its configuration: %w", err)
 	}
 	i.IDs, i.layers = []string{manifest.Digest.String(), listed.Config.Digest.String()}, listed.Layers
+	if i.plain = described.RootFS.DiffIDs; len(i.plain) != len(i.layers) { // an engine's digest of an image is that of its configuration
+		return fmt.Errorf("its configuration has %d layers, its manifest %d", len(i.plain), len(i.layers))
+	}
 	i.Env, i.Workdir = described.Config.Env, described.Config.WorkingDir
 	return nil
 }
@@ -167,15 +183,16 @@ func (i *Image) document(ctx context.Context, wanted ocispec.Descriptor, into an
 // at its end.
 func (i *Image) Unpack(ctx context.Context, root *os.Root) error {
 	tree := archive.NewImageTree(root)
-	for number, layer := range i.layers {
-		if err := i.unpack(ctx, layer, tree); err != nil {
+	for number := range i.layers {
+		if err := i.unpack(ctx, number, tree); err != nil {
 			return fmt.Errorf("layer %d of %d: %w", number+1, len(i.layers), withoutAddress(err))
 		}
 	}
-	return tree.Complete()
+	return tree.Complete(i.Workdir)
 }
 
-func (i *Image) unpack(ctx context.Context, layer ocispec.Descriptor, tree *archive.ImageTree) error {
+func (i *Image) unpack(ctx context.Context, number int, tree *archive.ImageTree) error {
+	layer, sum := i.layers[number], digest.SHA256.Digester()
 	source := &download{ctx: ctx, repository: i.repository, layer: layer}
 	defer source.Close()
 	verified := content.NewVerifyReader(source, layer)
@@ -184,13 +201,22 @@ func (i *Image) unpack(ctx context.Context, layer ocispec.Descriptor, tree *arch
 		return err
 	}
 	defer plain.Close()
-	if err := tree.Unpack(plain); err != nil {
+	both := io.TeeReader(plain, sum.Hash())
+	if err := tree.Unpack(ctx, both); err != nil {
 		return err
 	}
-	if _, err := io.Copy(io.Discard, verified); err != nil { // what is behind the archive's end belongs to the layer
+	for _, rest := range []io.Reader{io.LimitReader(both, maxPadding), verified} { // what is behind the archive's end belongs to the layer
+		if _, err := io.Copy(io.Discard, rest); err != nil {
+			return err
+		}
+	}
+	if err := verified.Verify(); err != nil {
 		return err
 	}
-	return verified.Verify()
+	if got := sum.Digest(); got != i.plain[number] {
+		return fmt.Errorf("it is %s, and the image's configuration says %.100q", got, i.plain[number])
+	}
+	return nil
 }
 
 // decompress reads a layer by its media type. OCI and Docker name the same formats.

@@ -3,10 +3,12 @@ package registry_test
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -186,6 +188,36 @@ func TestHostileRegistry(t *testing.T) {
 		"a strange digest": {func(t *testing.T, h *sandboxtest.Registry) {
 			h.Tag = h.Image(t, runtime.GOARCH, ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: "md5:00", Size: 1}).Digest.String()
 		}, "digest"},
+		"other layers than the configuration's": {func(t *testing.T, h *sandboxtest.Registry) {
+			h.Tag = h.Image(t, runtime.GOARCH, h.Add(ocispec.MediaTypeImageLayerGzip, good)).Digest.String()
+			var manifest ocispec.Manifest
+			if err := json.Unmarshal(h.Objects[h.Tag], &manifest); err != nil {
+				t.Fatal(err)
+			}
+			manifest.Layers[0] = h.Add(ocispec.MediaTypeImageLayerGzip, sandboxtest.Zip(sandboxtest.Layer(t, map[string]string{"a": "planted"})))
+			h.Tag = h.AddJSON(t, manifest.MediaType, manifest).Digest.String()
+		}, "the image's configuration says"},
+		"fewer layers than the configuration's": {func(t *testing.T, h *sandboxtest.Registry) {
+			h.Tag = h.Image(t, runtime.GOARCH, h.Add(ocispec.MediaTypeImageLayerGzip, good)).Digest.String()
+			var manifest ocispec.Manifest
+			if err := json.Unmarshal(h.Objects[h.Tag], &manifest); err != nil {
+				t.Fatal(err)
+			}
+			manifest.Layers = nil
+			h.Tag = h.AddJSON(t, manifest.MediaType, manifest).Digest.String()
+		}, "its configuration has 1 layers, its manifest 0"},
+		"refused at a signed address": {func(t *testing.T, h *sandboxtest.Registry) {
+			h.Tag = h.Image(t, runtime.GOARCH, h.Add(ocispec.MediaTypeImageLayerGzip, good)).Digest.String()
+			refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+			t.Cleanup(refuses.Close)
+			h.Elsewhere = refuses.URL + "/blob?signature=s3cret"
+		}, "status 403"},
+		"of another length at a signed address": {func(t *testing.T, h *sandboxtest.Registry) {
+			h.Tag = h.Image(t, runtime.GOARCH, h.Add(ocispec.MediaTypeImageLayerGzip, good)).Digest.String()
+			short := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "short") }))
+			t.Cleanup(short.Close)
+			h.Elsewhere = short.URL + "/blob?signature=s3cret"
+		}, "mismatch Content-Length"},
 		"signed address": {func(t *testing.T, h *sandboxtest.Registry) {
 			h.Tag = h.Image(t, runtime.GOARCH, h.Add(ocispec.MediaTypeImageLayerGzip, good)).Digest.String()
 			h.Elsewhere = gone.URL + "/blob?signature=s3cret"
