@@ -45,8 +45,10 @@ func TestRunFile(t *testing.T) {
 	if strings.Contains(text, "{") {
 		t.Errorf("the file is JSON:\n%s", text)
 	}
-	if w := d.ask("/runs/none/file"); w.Code != 404 {
-		t.Errorf("%d", w.Code)
+	for _, run := range []string{"none", "IN"} { // the stream RONDO_IN is no run's
+		if w := d.ask("/runs/" + run + "/file"); w.Code != 404 {
+			t.Errorf("%s: %d", run, w.Code)
+		}
 	}
 }
 
