@@ -47,6 +47,7 @@ type runCard struct {
 	Name, Policy        string
 	Read                bool   // its figures are folded to its end
 	Wrong               string // why they cannot be
+	Long                bool   // it is not folded for a card
 	Step, Staleness     int64
 	Reward              *float64
 	InFlight            int
@@ -158,6 +159,9 @@ func (d *Dashboard) cardOf(soon, ctx context.Context, name string) (runCard, err
 		return card, nil
 	case err != nil:
 		return card, err
+	case d.shelf.tooLong(name, in):
+		card.Long = true
+		return card, nil
 	}
 	b, release, err := d.shelf.hold(name, 0)
 	if errors.Is(err, errBusy) {

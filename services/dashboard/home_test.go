@@ -78,6 +78,39 @@ func TestHomeOfManyRuns(t *testing.T) {
 	}
 }
 
+// TestTooLongRun: a run that is too long for a book that is kept is folded once, and its card leads to its page. It takes no other book away. A new run of its
+// name is folded again.
+func TestTooLongRun(t *testing.T) {
+	d := newDesk(t)
+	newBulk(t, d.log, "large").groups(0, 20)
+	d.openRun()
+	d.group(1, "first", 1, 0)
+	d.d.shelf.most = 100 // the large run has 180 rollouts and groups, the other one has three
+	const long = "The run is too long to be read here"
+	d.has("/", `aria-label="Mean reward of steps 1 to 5`, "<dt>scored per minute</dt>")
+	for range 2 {
+		if page := d.show("/"); strings.Count(page, long) != 1 || strings.Count(page, "<dt>in flight</dt>") != 1 {
+			t.Errorf("one run is too long, and the other one is not:\n%s", page)
+		}
+	}
+	kept := func(run string) bool {
+		d.d.shelf.mu.Lock()
+		defer d.d.shelf.mu.Unlock()
+		return d.d.shelf.books[place{run, 0}] != nil
+	}
+	if kept("large") || !kept("live") {
+		t.Errorf("the long run is kept: %v, the short one: %v", kept("large"), kept("live"))
+	}
+	d.has("/runs/large", "g000020-7")
+	if err := d.log.Streams.DeleteRun(t.Context(), "large"); err != nil {
+		t.Fatal(err)
+	}
+	servicetest.OpenRun(t, d.log, "large", servicetest.Config("fix"))
+	if page := d.show("/"); strings.Contains(page, long) {
+		t.Errorf("the new run is short:\n%s", page)
+	}
+}
+
 // TestRejectedWeights: rejections stand behind all else that is wrong, and those of policies that nobody trains are left out.
 func TestRejectedWeights(t *testing.T) {
 	d := newDesk(t)
