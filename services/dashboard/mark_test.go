@@ -51,7 +51,7 @@ func TestMarkedRollouts(t *testing.T) {
 		t.Errorf("the file has %q, want %q", got, want)
 	}
 	d.has("/runs/live", `title="reads the tests">marked<`, `title="=HYPERLINK(1) &lt;img src=x&gt;">marked<`)
-	d.has("/runs/live/rollouts/g000003-0", "<dd>marked</dd>", "<dd>no longer marked: not odd</dd>", ">Mark</button>")
+	d.has("/runs/live/rollouts/g000003-0", "<dd>marked</dd>", "<dd>no longer marked: not odd</dd>", ">Mark</button>", "<code>rondo archive seal live</code>")
 	d.has("/runs/live/rollouts/g000004-0", "marked: =HYPERLINK(1) &lt;img src=x&gt;", ">Comment</button>", `value="unmark"`)
 	if past := d.show("/runs/live/rollouts/g000003-0?at=16"); strings.Contains(past, "Mark this rollout") {
 		t.Error("the past can be marked")
