@@ -10,6 +10,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/clitest"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -61,12 +62,13 @@ func TestMarkBehindTheEnd(t *testing.T) {
 	r.Whole(1, "fix-a", 0, 1)
 	servicetest.CloseRun(t, r.Log, "first")
 	seal := func() {
-		if _, err := r.Log.Appender.Seal(t.Context(), "first", true); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.Log.Archive.Deletable(t.Context(), "first"); err != nil {
-			t.Error(err)
-		}
+		natstest.Eventually(t, "the run is archived to its end, though services still end their work", func() bool {
+			if _, err := r.Log.Appender.Seal(t.Context(), "first", true); err != nil {
+				t.Fatal(err)
+			}
+			_, err := r.Log.Archive.Deletable(t.Context(), "first")
+			return err == nil
+		})
 	}
 	seal()
 	if output, err := clitest.Run(t, NewMark, "mark", "first", "g000001-0", "--text", "late", "--dir", r.Dir); err != nil {
