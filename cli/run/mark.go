@@ -34,7 +34,10 @@ func NewMark(g *app.Global) *cobra.Command {
 		Use: "mark RUN ROLLOUT", Short: "Mark a rollout, with a comment for other people", Args: cobra.ExactArgs(2),
 		Long: `Mark records on the run's log that a rollout is worth a look, and why. Nothing is decided by it, and no trainer
 gets it: "rondo invalidate" keeps a rollout from being trained on. The dashboard chooses marked rollouts and
-saves them as CSV; in Python they have a column in rondo.read(run).rollouts. A comment with a secret is refused.`,
+saves them as CSV; in Python they have a column in rondo.read(run).rollouts. A comment with a secret is refused.
+
+The archiver seals no more of a run that is closed: a mark that is made behind that is in the run's stream alone
+until "rondo archive seal RUN" archives it.`,
 		Example: `  rondo mark demo-1 g000012-3 --text 'reads the tests before it edits'
   rondo mark demo-1 g000012-3 --remove`,
 		RunE: plane.RunCommand(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {

@@ -2,12 +2,15 @@ package run
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/rondo-rl/rondo/cli/clitest"
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -50,5 +53,35 @@ func TestMark(t *testing.T) {
 	}
 	if strings.Join(texts, ",") != "true look,false " {
 		t.Errorf("%q are on the log", texts)
+	}
+}
+
+// TestMarkBehindTheEnd: a closed run takes marks, which are archived when somebody seals it, as the help says.
+func TestMarkBehindTheEnd(t *testing.T) {
+	r := clitest.NewRecorded(t, clitest.Deciding...)
+	r.Whole(1, "fix-a", 0, 1)
+	servicetest.CloseRun(t, r.Log, "first")
+	seal := func() {
+		natstest.Eventually(t, "the run is archived to its end, though services still end their work", func() bool {
+			if _, err := r.Log.Appender.Seal(t.Context(), "first", true); err != nil {
+				t.Fatal(err)
+			}
+			_, err := r.Log.Archive.Deletable(t.Context(), "first")
+			return err == nil
+		})
+	}
+	seal()
+	if output, err := clitest.Run(t, NewMark, "mark", "first", "g000001-0", "--text", "late", "--dir", r.Dir); err != nil {
+		t.Fatal(err, output)
+	}
+	if _, err := r.Log.Archive.Deletable(t.Context(), "first"); !errors.Is(err, eventlog.ErrNotArchived) {
+		t.Errorf("the mark is in the archive, or the stream may go without it: %v", err)
+	}
+	seal()
+	if err := r.Log.Streams.DeleteRun(t.Context(), "first"); err != nil {
+		t.Fatal(err)
+	}
+	if marks := servicetest.All(t, r.Log, "first", events.MarkRecordedType); len(marks) != 1 {
+		t.Errorf("the archive has %d marks", len(marks))
 	}
 }

@@ -47,6 +47,7 @@ type runCard struct {
 	Name, Policy        string
 	Read                bool   // its figures are folded to its end
 	Wrong               string // why they cannot be
+	Long                bool   // it is not folded for a card
 	Step, Staleness     int64
 	Reward              *float64
 	InFlight            int
@@ -56,8 +57,8 @@ type runCard struct {
 }
 
 // homeOf gathers what the first page shows. names are the runs that are not closed, the newest first.
-func (d *Dashboard) homeOf(r *http.Request, names []string, wrong, waits []remark) (*home, map[string]runRow, error) {
-	h := &home{Wrong: wrong, Waits: waits, NotLooked: max(0, len(names)-maxLooked)}
+func (d *Dashboard) homeOf(r *http.Request, names []string, waits []remark) (*home, map[string]runRow, error) {
+	h := &home{Waits: waits, NotLooked: max(0, len(names)-maxLooked)}
 	for _, o := range d.outages() {
 		if o.Kind != health.ServerAway { // the fleet tells of those, in any process
 			h.Wrong = append(h.Wrong, remark{Text: line(o.String())})
@@ -72,7 +73,7 @@ func (d *Dashboard) homeOf(r *http.Request, names []string, wrong, waits []remar
 	states := make([]runRow, len(names))
 	err := together(len(names), func(i int) (err error) {
 		states[i].State, states[i].Why, err = d.log.RunState(r.Context(), names[i])
-		return err
+		return d.unreadable(r.Context(), names[i], &states[i], err)
 	})
 	if err != nil {
 		return nil, nil, err
@@ -86,8 +87,8 @@ func (d *Dashboard) homeOf(r *http.Request, names []string, wrong, waits []remar
 			running = append(running, name)
 		case "paused":
 			h.Waits = append(h.Waits, remark{line("Run " + name + " is paused" + because(why) + "."), here + "#act-h", "Resume or cancel it"})
-		case eventlog.StateLost, eventlog.StateBehind, eventlog.StateRestoring:
-			h.Wrong = append(h.Wrong, remark{line("Run " + name + " is " + state + because(why) + "."), here, "Its page"})
+		case eventlog.StateLost, eventlog.StateBehind, eventlog.StateRestoring, stateUnreadable:
+			h.Wrong = append(h.Wrong, stateRemark(name, state, why))
 		}
 	}
 	h.MoreRunning = max(0, len(running)-maxRunning)
@@ -100,9 +101,20 @@ func (d *Dashboard) homeOf(r *http.Request, names []string, wrong, waits []remar
 		}
 		h.Running = append(h.Running, card)
 	}
-	h.Wrong, h.MoreWrong = atMost(h.Wrong, maxRemarks)
-	h.Waits, h.MoreWaits = atMost(h.Waits, maxRemarks)
 	return h, known, nil
+}
+
+// stateUnreadable is the state of a run whose last facts cannot be read.
+const stateUnreadable = "unreadable"
+
+// unreadable notes why a run cannot be read, so that the page has all the others. It gives an error where the request is over.
+func (d *Dashboard) unreadable(ctx context.Context, name string, row *runRow, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	d.logger.Error("run not read", "run", name, "error", err)
+	row.State, row.Why = stateUnreadable, clip(err.Error(), 300)
+	return nil
 }
 
 // maxQuestions is how many questions a page has on their way to the log at once.
@@ -122,6 +134,11 @@ func atMost(list []remark, most int) ([]remark, int) {
 	return list[:min(len(list), most)], max(0, len(list)-most)
 }
 
+// stateRemark tells of a run in a state that is wrong.
+func stateRemark(run, state, why string) remark {
+	return remark{line("Run " + run + " is " + state + because(why) + "."), "/runs/" + run, "Its page"}
+}
+
 func because(why string) string {
 	if why == "" {
 		return ""
@@ -133,12 +150,18 @@ func because(why string) string {
 func (d *Dashboard) cardOf(soon, ctx context.Context, name string) (runCard, error) {
 	card := runCard{Name: name}
 	in, err := d.log.Incarnation(ctx, name)
-	if errors.Is(err, eventlog.ErrNotFound) {
+	switch {
+	case errors.Is(err, eventlog.ErrNotFound):
 		card.Wrong = "its stream is gone"
 		return card, nil
-	}
-	if err != nil {
+	case err != nil && ctx.Err() == nil:
+		card.Wrong = clip(err.Error(), 300)
+		return card, nil
+	case err != nil:
 		return card, err
+	case d.shelf.tooLong(name, in):
+		card.Long = true
+		return card, nil
 	}
 	b, release, err := d.shelf.hold(name, 0)
 	if errors.Is(err, errBusy) {
@@ -273,10 +296,14 @@ func (c *catalogue) waitingLetters(now time.Time) []remark {
 	return []remark{{fmt.Sprintf("The intake has refused %d submissions within a day.", n), "/plane", "Why, and submit them again"}}
 }
 
-// rejections tells of policies whose last weights were not published.
+// rejections tells of policies whose last weights were not published, and which a run that is not closed uses.
 func (c *catalogue) rejections() (list []remark) {
+	used := map[string]bool{}
+	for _, r := range c.runs {
+		used[r.Policy] = used[r.Policy] || !r.Closed
+	}
 	for _, name := range c.names {
-		if why := c.policies[name].Rejected; why != "" {
+		if why := c.policies[name].Rejected; why != "" && used[name] {
 			list = append(list, remark{line("The last weights of policy " + name + " were rejected" + because(why) + "."), "/plane", "Plane"})
 		}
 	}

@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -73,6 +75,102 @@ func TestHomeOfManyRuns(t *testing.T) {
 	})
 	if page := d.show("/"); strings.Contains(page, "It is being read") || !strings.Contains(page, `aria-label="Mean reward of steps`) {
 		t.Errorf("the run is folded:\n%s", page)
+	}
+}
+
+// TestTooLongRun: a run that is too long for a book that is kept is folded once, and its card leads to its page. It takes no other book away. A new run of its
+// name is folded again.
+func TestTooLongRun(t *testing.T) {
+	d := newDesk(t)
+	newBulk(t, d.log, "large").groups(0, 20)
+	d.openRun()
+	d.group(1, "first", 1, 0)
+	d.d.shelf.most = 100 // the large run has 180 rollouts and groups, the other one has three
+	const long = "The run is too long to be read here"
+	d.has("/", `aria-label="Mean reward of steps 1 to 5`, "<dt>scored per minute</dt>")
+	kept := func(run string) bool {
+		d.d.shelf.mu.Lock()
+		defer d.d.shelf.mu.Unlock()
+		return d.d.shelf.books[place{run, 0}] != nil
+	}
+	if kept("large") || !kept("live") {
+		t.Errorf("the long run is kept: %v, the short one: %v", kept("large"), kept("live"))
+	}
+	for range 2 {
+		if page := d.show("/"); strings.Count(page, long) != 1 || strings.Count(page, "<dt>in flight</dt>") != 1 {
+			t.Errorf("one run is too long, and the other one is not:\n%s", page)
+		}
+	}
+	d.has("/runs/large", "g000020-7")
+	if err := d.log.Streams.DeleteRun(t.Context(), "large"); err != nil {
+		t.Fatal(err)
+	}
+	servicetest.OpenRun(t, d.log, "large", servicetest.Config("fix"))
+	if page := d.show("/"); strings.Contains(page, long) {
+		t.Errorf("the new run is short:\n%s", page)
+	}
+}
+
+// TestRejectedWeights: rejections stand behind all else that is wrong, and those of policies that nobody trains are left out.
+func TestRejectedWeights(t *testing.T) {
+	d := newDesk(t)
+	reject := func(policy, run string) {
+		cfg := servicetest.Config("fix")
+		cfg.Policy = policy
+		servicetest.OpenRun(t, d.log, run, cfg)
+		servicetest.Append(t, d.log, servicetest.Event(t, events.Catalogue, events.WeightsRejectedType, policy, "r", events.WeightsRejected{Version: 3, Reason: "a tensor is missing"}))
+	}
+	for n := range maxRemarks + 1 {
+		reject(fmt.Sprintf("used-%d", n), fmt.Sprintf("open-%d", n))
+	}
+	reject("old", "over")
+	servicetest.CloseRun(t, d.log, "over")
+	d.d.outages = func() []health.Outage {
+		return []health.Outage{{Kind: health.DiskFull, Of: "disk", Since: time.Now(), Reason: "no space left"}}
+	}
+	d.has("/", "no space left", "policy used-0 were rejected", fmt.Sprintf("policy used-%d were rejected", maxRemarks-2), "<li>2 more</li>")
+	d.d.outages = func() []health.Outage { return nil }
+	for n := range maxRemarks {
+		servicetest.CloseRun(t, d.log, fmt.Sprintf("open-%d", n))
+	}
+	if page := d.show("/"); strings.Count(page, "were rejected") != 1 || !strings.Contains(page, fmt.Sprintf("policy used-%d were rejected", maxRemarks)) {
+		t.Errorf("one policy is trained:\n%s", page)
+	}
+}
+
+// TestUnreadableRuns: what cannot be read of a run hides no other one.
+func TestUnreadableRuns(t *testing.T) {
+	d := newDesk(t)
+	d.openRun()
+	d.group(1, "first", 1, 0)
+	d.batch(1, 1, 0.5)
+	spoil := func(run string, typ events.Type, entity string) {
+		servicetest.OpenRun(t, d.log, run, servicetest.Config("fix"))
+		e := servicetest.Event(t, run, typ, entity, "x", nil)
+		e.Data = json.RawMessage(`{"reason":7,"step":"<b>"}`)
+		servicetest.Append(t, d.log, e)
+	}
+	spoil("halted", events.RunPausedType, "halted")
+	spoil("torn", events.BatchReadyType, "trainer")
+	spoil("done", events.RunClosedType, "done")
+	closed := servicetest.Event(t, events.Catalogue, events.RunClosedType, "done", "c", events.RunClosed{})
+	servicetest.Append(t, d.log, closed)
+	page := d.show("/")
+	for _, want := range []string{"Run halted is unreadable: ", "Run torn is unreadable: ", "Run done is unreadable: ", `aria-label="Mean reward of step`, `<a href="/runs/live">live</a></th><td><span class="state open">`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q:\n%s", want, page)
+		}
+	}
+	if n := strings.Count(page, `<span class="state unreadable">`); n != 3 {
+		t.Errorf("%d rows are unreadable, want 3:\n%s", n, page)
+	}
+	if card, err := d.d.cardOf(t.Context(), t.Context(), "no name"); err != nil || card.Wrong == "" {
+		t.Errorf("a run that the log cannot tell of: %+v, %v", card, err)
+	}
+	over, end := context.WithCancel(t.Context())
+	end()
+	if card, err := d.d.cardOf(over, over, "live"); err == nil {
+		t.Errorf("nobody waits for the card any more: %+v", card)
 	}
 }
 

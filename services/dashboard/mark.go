@@ -14,8 +14,12 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// longestComment bounds the comment of a mark, in characters.
-const longestComment = 2000
+const (
+	// longestComment bounds the comment of a mark, in characters.
+	longestComment = 2000
+	// maxMarkForm bounds what the form of a mark sends: a character takes up to 12 bytes there.
+	maxMarkForm = 32 << 10
+)
 
 // mark is what people said of a rollout last.
 type mark struct {
@@ -39,7 +43,7 @@ func (s *runState) mark(e events.Event) error {
 
 // comment marks a rollout, or takes the mark away, for who shows the token.
 func (d *Dashboard) comment(w http.ResponseWriter, r *http.Request) error {
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	r.Body = http.MaxBytesReader(w, r.Body, maxMarkForm)
 	if err := r.ParseForm(); err != nil {
 		return &refusal{http.StatusBadRequest, "The form cannot be read."}
 	}

@@ -2,12 +2,16 @@ package dashboard
 
 import (
 	"encoding/csv"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/services/servicetest"
@@ -47,7 +51,7 @@ func TestMarkedRollouts(t *testing.T) {
 		t.Errorf("the file has %q, want %q", got, want)
 	}
 	d.has("/runs/live", `title="reads the tests">marked<`, `title="=HYPERLINK(1) &lt;img src=x&gt;">marked<`)
-	d.has("/runs/live/rollouts/g000003-0", "<dd>marked</dd>", "<dd>no longer marked: not odd</dd>", ">Mark</button>")
+	d.has("/runs/live/rollouts/g000003-0", "<dd>marked</dd>", "<dd>no longer marked: not odd</dd>", ">Mark</button>", "<code>rondo archive seal live</code>")
 	d.has("/runs/live/rollouts/g000004-0", "marked: =HYPERLINK(1) &lt;img src=x&gt;", ">Comment</button>", `value="unmark"`)
 	if past := d.show("/runs/live/rollouts/g000003-0?at=16"); strings.Contains(past, "Mark this rollout") {
 		t.Error("the past can be marked")
@@ -79,7 +83,7 @@ func TestMarkByForm(t *testing.T) {
 		"another token":       {"g000004-0", secret + "x", "mark", "x", http.StatusForbidden},
 		"no action":           {"g000004-0", secret, "", "x", http.StatusNotFound},
 		"a pattern":           {"*", secret, "mark", "x", http.StatusNotFound},
-		"a long comment":      {"g000004-0", secret, "mark", strings.Repeat("ä", 2001), http.StatusBadRequest},
+		"too long a form":     {"g000004-0", secret, "mark", strings.Repeat("x", maxMarkForm), http.StatusBadRequest},
 		"bytes that are none": {"g000004-0", secret, "mark", "\xff", http.StatusBadRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,5 +94,37 @@ func TestMarkByForm(t *testing.T) {
 	}
 	if marks := servicetest.All(t, d.log, "live", events.MarkRecordedType); len(marks) > 0 {
 		t.Errorf("%d marks", len(marks))
+	}
+}
+
+// TestLongestComment: a comment has 2000 characters, whatever each of them is in a form, and not one more.
+func TestLongestComment(t *testing.T) {
+	d := newDesk(t)
+	d.mixed()
+	asked, err := d.log.Conn().Subscribe(events.IntakeSubject("live", events.MarkRecordedType, "*"), func(m *nats.Msg) {
+		var said events.MarkRecorded
+		if err := json.Unmarshal(m.Data, &said); err != nil || utf8.RuneCountInString(said.Text) != 2000 {
+			t.Errorf("the intake gets %d characters: %v", utf8.RuneCountInString(said.Text), err)
+		}
+		if err := d.log.Conn().Publish(m.Header[events.HeaderReply][0], []byte(`{"sequence":1}`)); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer asked.Unsubscribe()
+	for _, character := range []string{"x", "ä", "😀", "\r\n"} {
+		for n, want := range map[int]string{2000: "", 2001: "at most 2000"} {
+			text := "x" + strings.Repeat(character, n-2) + "x"
+			form := url.Values{"token": {secret}, "action": {"mark"}, "text": {text}}
+			r := httptest.NewRequest(http.MethodPost, "/runs/live/rollouts/g000004-0/mark", strings.NewReader(form.Encode()))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			w := httptest.NewRecorder()
+			d.d.ServeHTTP(w, r)
+			if want == "" && w.Code != http.StatusSeeOther || want != "" && (w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want)) {
+				t.Errorf("%d of %q: %d: %s", n, character, w.Code, w.Body)
+			}
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/export"
 	"github.com/rondo-rl/rondo/export/episode"
 	"github.com/rondo-rl/rondo/sandbox/toolset"
@@ -43,7 +44,7 @@ type rolloutPage struct {
 	Pager                  pager
 	Changes                bool // the workspace is another one than the task's snapshot
 	Printed                episode.Printed
-	Goes                   bool      // it has no outcome yet, so that the page follows it
+	Goes                   bool      // it has no outcome yet, in a run that is not closed, so that the page follows it
 	UnderWay               *underWay // the answer that is being sampled, as far as the log has it
 }
 
@@ -193,7 +194,10 @@ func (d *Dashboard) rollout(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := &rolloutPage{Title: "Rollout " + e.Rollout.ID, Here: "runs", Run: r.PathValue("run"), Task: e.Trajectory.Task, At: at, E: e, Outcome: outcomeOf(e), Timeline: timelineOf(e),
 		Tests: e.Rollout.GradedTests(), Changes: stretch{nil, episode.LastWorkspace(&e.Rollout)}.differs(), Printed: d.printed(r.Context(), &e.Rollout)}
-	p.Goes, p.UnderWay = at == 0 && e.Rollout.Scored == nil && e.Rollout.Failed == nil, d.underWayOf(e)
+	if p.Goes, err = d.goes(r.Context(), p.Run, e, at); err != nil {
+		return err
+	}
+	p.UnderWay = d.underWayOf(e)
 	p.Printed.Verifier, p.Printed.Agent = clean(p.Printed.Verifier), clean(p.Printed.Agent)
 	if s := e.Rollout.Scored; s != nil {
 		for name, value := range s.Components {
@@ -225,6 +229,15 @@ func (d *Dashboard) rollout(w http.ResponseWriter, r *http.Request) error {
 		p.Items = append(p.Items, itemOf(e, span.from, span.to))
 	}
 	return d.page(w, http.StatusOK, "rollout", p)
+}
+
+// goes reports whether a rollout, as of now, may get further: it has no outcome yet, and its run is neither closed nor lost.
+func (d *Dashboard) goes(ctx context.Context, run string, e *episode.Episode, at int64) (bool, error) {
+	if at > 0 || e.Rollout.Scored != nil || e.Rollout.Failed != nil {
+		return false, nil
+	}
+	state, _, err := d.log.RunState(ctx, run)
+	return !slices.Contains([]string{"closed", eventlog.StateArchived, eventlog.StateLost}, state), err
 }
 
 // outcomeOf says in few words how a rollout stands.

@@ -7,13 +7,14 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // runFile shows the configuration with which a run was opened, as a run file has it.
 func (d *Dashboard) runFile(w http.ResponseWriter, r *http.Request) error {
 	run := r.PathValue("run")
-	if !runfile.ValidToken(run) {
+	if !events.ValidRun(run) {
 		return errNone
 	}
 	config, err := d.log.RecordedConfig(r.Context(), run)

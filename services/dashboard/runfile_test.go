@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
@@ -45,8 +46,13 @@ func TestRunFile(t *testing.T) {
 	if strings.Contains(text, "{") {
 		t.Errorf("the file is JSON:\n%s", text)
 	}
-	if w := d.ask("/runs/none/file"); w.Code != 404 {
-		t.Errorf("%d", w.Code)
+	if _, err := d.log.JetStream().Publish(t.Context(), events.IntakeSubject("live", events.RunPausedType, "live"), []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range []string{"none", "IN"} { // the stream RONDO_IN is no run's
+		if w := d.ask("/runs/" + run + "/file"); w.Code != 404 {
+			t.Errorf("%s: %d", run, w.Code)
+		}
 	}
 }
 

@@ -68,22 +68,29 @@ func (d *Dashboard) runs(w http.ResponseWriter, r *http.Request) error {
 	for _, name := range names[p.From:p.To] {
 		rows = append(rows, runRow{listedRun: *b.state.runs[name]})
 	}
-	unclosed, wrong, waits := b.state.unclosed(), b.state.rejections(), b.state.waitingLetters(time.Now())
+	unclosed, rejected, waits := b.state.unclosed(), b.state.rejections(), b.state.waitingLetters(time.Now())
 	b.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	h, known, err := d.homeOf(r, unclosed, wrong, waits)
+	h, known, err := d.homeOf(r, unclosed, waits)
 	if err != nil {
 		return err
 	}
 	err = together(len(rows), func(i int) error {
 		rows[i].State, rows[i].Why = known[rows[i].Name].State, known[rows[i].Name].Why
-		return d.describe(r.Context(), &rows[i])
+		return d.unreadable(r.Context(), rows[i].Name, &rows[i], d.describe(r.Context(), &rows[i]))
 	})
 	if err != nil {
 		return err
 	}
+	for _, row := range rows {
+		if row.State == stateUnreadable && known[row.Name].State != stateUnreadable {
+			h.Wrong = append(h.Wrong, stateRemark(row.Name, row.State, row.Why))
+		}
+	}
+	h.Wrong, h.MoreWrong = atMost(append(h.Wrong, rejected...), maxRemarks)
+	h.Waits, h.MoreWaits = atMost(h.Waits, maxRemarks)
 	return d.page(w, http.StatusOK, "runs", map[string]any{"Title": "Runs", "Here": "runs", "Home": h, "Rows": rows, "Pager": p})
 }
 
@@ -114,7 +121,7 @@ func (d *Dashboard) describe(ctx context.Context, row *runRow) (err error) {
 	if row.State == "" {
 		row.State, row.Why, err = d.log.RunState(ctx, row.Name)
 	}
-	if err != nil || row.State == "archived" || row.Feed == "" {
+	if err != nil || row.State == "archived" || row.State == stateUnreadable || row.Feed == "" {
 		return err
 	}
 	last, err := d.log.LastOfType(ctx, row.Name, events.BatchReadyType, row.Feed)

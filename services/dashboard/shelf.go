@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
@@ -15,6 +18,8 @@ const (
 	maxRollouts = 200_000
 	// maxHeld bounds the books that are held at once.
 	maxHeld = 64
+	// maxLong bounds the runs that are noted as too long for a book that is kept.
+	maxLong = 1024
 )
 
 var errBusy = errors.New("too many runs are looked at: close other pages")
@@ -31,14 +36,17 @@ type shelf[S any] struct {
 	log   eventlog.Reader
 	fresh func(run string) *S
 	apply func(*S, events.Event) error
+	most  int // rollouts and groups in the books that are kept
 
 	mu    sync.Mutex
 	books map[place]*book[S]
 	clock uint64
+	long  *lru.Cache[string, time.Time] // when the streams were created of which a book alone is above the bound
 }
 
 func newShelf[S any](ctx context.Context, log eventlog.Reader, fresh func(run string) *S, apply func(*S, events.Event) error) *shelf[S] {
-	return &shelf[S]{ctx: ctx, log: log, fresh: fresh, apply: apply, books: map[place]*book[S]{}}
+	long, _ := lru.New[string, time.Time](maxLong) // an error is one of a size below 1
+	return &shelf[S]{ctx: ctx, log: log, fresh: fresh, apply: apply, most: maxRollouts, books: map[place]*book[S]{}, long: long}
 }
 
 // hold gives a book, as it was left, until release is called. follow lets it go on with the log.
@@ -73,8 +81,18 @@ func (s *shelf[S]) release(b *book[S]) {
 	defer s.mu.Unlock()
 	if b.holders--; b.holders == 0 {
 		b.rest()
+		if b.size() > s.most { // it would have all others put away, and then itself
+			s.long.Add(b.run, b.stream())
+			delete(s.books, place{b.run, b.until})
+		}
 		s.tidy()
 	}
+}
+
+// tooLong reports whether a stream's book was above the bound when it was released, so that it is not kept.
+func (s *shelf[S]) tooLong(run string, in eventlog.Incarnation) bool {
+	created, ok := s.long.Get(run)
+	return ok && created.Equal(in.Created)
 }
 
 func (s *shelf[S]) size() (n int) {
@@ -102,7 +120,7 @@ func (s *shelf[S]) tidy() {
 				oldest, least = p, b
 			}
 		}
-		if least == nil || kept <= maxBooks && rollouts <= maxRollouts {
+		if least == nil || kept <= maxBooks && rollouts <= s.most {
 			return
 		}
 		delete(s.books, oldest)
@@ -117,4 +135,11 @@ func (b *book[S]) size() int {
 		return state.Size()
 	}
 	return 0
+}
+
+// stream is when the stream was created that is folded.
+func (b *book[S]) stream() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.created
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/export/episode"
 )
 
@@ -49,6 +51,9 @@ func (d *Dashboard) siblings(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 	defer cancel()
 	r = r.WithContext(ctx)
+	if err := d.streamed(r); err != nil {
+		return err
+	}
 	own, at, err := d.read(r)
 	if err != nil {
 		return err
@@ -101,6 +106,22 @@ func (d *Dashboard) siblings(w http.ResponseWriter, r *http.Request) error {
 		p.Sides = []besideView{besideAt(own, *p.Differs, p.Run), besideAt(other, *p.Differs, p.Run)}
 	}
 	return d.page(w, http.StatusOK, "siblings", p)
+}
+
+// streamed refuses a run of which the archive alone is left: it would be read once for each rollout of the group.
+func (d *Dashboard) streamed(r *http.Request) error {
+	run, rollout := r.PathValue("run"), r.PathValue("rollout")
+	if !events.ValidRun(run) || !runfile.ValidToken(rollout) {
+		return errNone
+	}
+	_, err := d.log.Incarnation(r.Context(), run)
+	if !errors.Is(err, eventlog.ErrNotFound) {
+		return err
+	}
+	if _, err := d.log.RecordedConfig(r.Context(), run); err != nil {
+		return err // there is no such run
+	}
+	return &refusal{http.StatusNotFound, fmt.Sprintf("Only the archive of the run is left, whose rollouts are not compared here. `rondo explain rollout %s %s` compares them.", run, rollout)}
 }
 
 // better reports whether a rollout has a higher reward than another one.

@@ -80,6 +80,25 @@ func TestSiblings(t *testing.T) {
 	d.has("/runs/live/groups/g000001", "3 scored: 3 different rewards, from 0 to 1", `points="0.0,34.0 80.0,18.0 160.0,2.0"`)
 }
 
+// TestSiblingsInArchives: of a run whose stream is gone no rollouts are compared, as that would read its archive once for each, and the page says what does.
+func TestSiblingsInArchives(t *testing.T) {
+	d := newDesk(t)
+	run := d.golden("../../tests/golden/testdata/v1.zip")
+	path := "/runs/" + run + "/rollouts/g000001-0/siblings"
+	d.has(path, "Beside g000001-0")
+	if err := d.log.Streams.DeleteRun(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	if w := d.ask(path); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "`rondo explain rollout "+run+" g000001-0` compares them.") {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+	for _, path := range []string{"/runs/none/rollouts/g000001-0/siblings", "/runs/IN/rollouts/g000001-0/siblings", "/runs/" + run + "/rollouts/*/siblings"} {
+		if w := d.ask(path); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "There is no such page") {
+			t.Errorf("%s: %d: %s", path, w.Code, w.Body)
+		}
+	}
+}
+
 // TestTasksPage: the page says of each task whether it teaches, and can be limited to those that do not.
 func TestTasksPage(t *testing.T) {
 	d := newDesk(t)

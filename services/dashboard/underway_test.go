@@ -48,3 +48,16 @@ func TestAnswerUnderWay(t *testing.T) {
 		t.Errorf("the rollout has failed, and the page is still:\n%s", text)
 	}
 }
+
+// TestRolloutOfClosedRun: a rollout that a run left without an outcome gets none any more, so its page does not ask.
+func TestRolloutOfClosedRun(t *testing.T) {
+	d := newDesk(t)
+	d.openRun()
+	d.state(events.GroupOpenedType, "g000001", "0", events.GroupOpened{Task: "fix", Size: 1})
+	servicetest.StartRollout(d, d.log, "live", "g000001-0", "fix")
+	d.has("/runs/live/rollouts/g000001-0", `id="live" data-every="2000"`)
+	servicetest.CloseRun(d, d.log, "live")
+	if text := d.show("/runs/live/rollouts/g000001-0"); !strings.Contains(text, "in flight") || strings.Contains(text, "data-every") {
+		t.Errorf("the run is closed:\n%s", text)
+	}
+}

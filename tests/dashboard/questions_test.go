@@ -134,7 +134,7 @@ func TestMarkInABrowser(t *testing.T) {
 	}
 }
 
-// TestAnswerGrowsInABrowser: the page of a rollout in flight takes up what is sampled, and stays as it was folded.
+// TestAnswerGrowsInABrowser: the page of a rollout in flight takes up what is sampled, stays as it was folded, and asks no more behind the outcome.
 func TestAnswerGrowsInABrowser(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -153,4 +153,19 @@ func TestAnswerGrowsInABrowser(t *testing.T) {
 	s.is(`document.querySelectorAll(".tokens li").length === 2`)
 	s.state(events.TurnSampledType, id, "0", events.TurnSampled{NewSegment: true, Content: "whole", Reasoning: &events.Reasoning{Text: "thought"}, TokenIDs: []int32{3, 3}, Logprobs: []float32{-0.5, -0.5}})
 	s.is(`!document.querySelector(".tokens") && document.querySelector("#turns").textContent.includes("whole") && document.querySelector("#turns details").open`)
+
+	// Behind its outcome the page asks no more. What somebody has folded takes up the last copy later.
+	s.do(chromedp.Evaluate[chromedp.Void](`{
+		window.asked = window.copies = window.cleared = 0;
+		const [ask, parse, clear] = [fetch, DOMParser.prototype.parseFromString, clearInterval];
+		fetch = (...of) => { asked++; return ask(...of); };
+		DOMParser.prototype.parseFromString = function (...of) { copies++; return parse.apply(this, of); };
+		clearInterval = (beat) => { cleared++; clear(beat); };
+		document.querySelector("#turns details").open = false;
+	}`))
+	s.state(events.RolloutFailedType, id, "0", events.RolloutFailed{Stage: events.StageGenerator, Class: events.ClassDeadline})
+	s.is(`document.querySelector("#live").textContent.includes("failed at generator") && (asked = copies = 0) === 0`)
+	s.is(`copies > 1 && asked === 0 && cleared === 0`)
+	s.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#turns details").open = true`))
+	s.is(`cleared === 1 && asked === 0 && !document.querySelector("#live").dataset.every`)
 }

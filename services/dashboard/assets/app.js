@@ -9,15 +9,33 @@
     if (asking || document.hidden || !live) return; // a page without live parts stays as it is
     asking = new AbortController();
     try {
-      const answer = await fetch(location.href, { signal: asking.signal });
-      if (answer.status === 401) location.reload(); // the link is another one now: the page says so
-      if (!answer.ok) return;
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      let text = final;
+      if (text === null) {
+        const answer = await fetch(location.href, { signal: asking.signal });
+        if (answer.status === 401) location.reload(); // the link is another one now: the page says so
+        if (!answer.ok) return;
+        text = await answer.text();
+      }
+      const page = new DOMParser().parseFromString(text, "text/html");
+      let stayed = false;
       for (const id of parts) {
         const now = document.getElementById(id), next = page.getElementById(id);
         // What somebody reads with the keyboard, or has folded otherwise than it came, stays until they leave it.
-        if (!now || !next || now.contains(document.activeElement) || now.querySelector("details[open]:not([data-open]), details[data-open]:not([open])")) continue;
+        if (!now || !next) continue;
+        if (now.contains(document.activeElement) || now.querySelector("details[open]:not([data-open]), details[data-open]:not([open])")) {
+          stayed = true;
+          continue;
+        }
         if (now.innerHTML !== next.innerHTML) now.replaceChildren(...next.childNodes);
+      }
+      const again = page.getElementById("live");
+      if (beat && again && !again.dataset.every) { // nothing more comes: this copy is shown whole, and no other one is asked for
+        final = stayed ? text : null;
+        if (!stayed) {
+          clearInterval(beat);
+          beat = null;
+          delete live.dataset.every;
+        }
       }
       const slider = document.getElementById("at"), last = page.getElementById("at");
       if (slider && last && slider !== document.activeElement) {
@@ -89,7 +107,7 @@
 
   // What tells a page that there is something new.
   const live = document.getElementById("live");
-  let source = null;
+  let source = null, beat = null, final = null;
   function listen() {
     if (live && live.dataset.live && !source) {
       source = new EventSource(live.dataset.live);
@@ -109,7 +127,7 @@
   });
   addEventListener("pagehide", () => { if (source) source.close(); source = null; });
   addEventListener("pageshow", listen);
-  if (live && live.dataset.every) setInterval(refresh, Number(live.dataset.every));
+  if (live && live.dataset.every) beat = setInterval(refresh, Number(live.dataset.every));
 
   // The slider shows where it would go, and goes there.
   const slider = document.getElementById("at");
