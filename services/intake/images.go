@@ -63,14 +63,16 @@ func imagesOf(prompt []events.PromptMessage) (images []storage.Image) {
 	return images
 }
 
-// sameImages refuses a trajectory with images that no turn of the rollout has: no event would name them.
+// sameImages refuses a trajectory that shows a model other images than the rollout's turns do: no event would name them, and a sample
+// without one would be trained on as if the tokens that stand for it said something.
 func sameImages(t *storage.Trajectory, r *events.Rollout) error {
-	known := map[storage.Image]bool{}
-	for _, turn := range r.Turns {
-		for _, image := range imagesOf(turn.Prompt) {
+	known, shown := map[storage.Image]bool{}, make([]events.Shown, len(r.Turns))
+	for i := range r.Turns {
+		for _, image := range imagesOf(r.Turns[i].Prompt) {
 			image.At = 0
 			known[image] = true
 		}
+		shown[i] = r.Turns[i].Shown()
 	}
 	for i, m := range t.Messages {
 		for _, image := range m.Images {
@@ -78,6 +80,10 @@ func sameImages(t *storage.Trajectory, r *events.Rollout) error {
 				return refuse("trajectory: message %d has an image that the rollout's turns do not have", i)
 			}
 		}
+	}
+	if i := events.OtherImages(t.Samples(), events.SegmentImages(shown, nil, t.TextOnly)); i >= 0 {
+		return refuse("trajectory: the images of segment %d are not those that the rollout's turns show, in their order: give its messages the images of the turns' prompts, "+
+			"or state no images; rondo's Python client writes none into trajectories", i)
 	}
 	return nil
 }

@@ -97,7 +97,18 @@ func TestImages(t *testing.T) {
 	if refused := o.state(events.RolloutFinishedType, "x1-0", other); !strings.Contains(refused, "has an image that the rollout's turns do not have") {
 		t.Errorf("a trajectory with an image of its own: %q", refused)
 	}
+	for name, show := range map[string]func(*storage.Message){
+		"without images": func(*storage.Message) {},
+		"with fewer":     func(m *storage.Message) { m.Content, m.Images = image.Name(), []storage.Image{image} },
+	} {
+		less := o.finished("x1-0", func(tr *storage.Trajectory) { show(&tr.Messages[0]) })
+		if refused := o.state(events.RolloutFinishedType, "x1-0", less); !strings.Contains(refused, "the images of segment 0 are not those") {
+			t.Errorf("a trajectory %s: %q", name, refused)
+		}
+	}
 	o.must(events.RolloutFinishedType, "x1-0", o.finished("x1-0", func(tr *storage.Trajectory) {
-		tr.Messages[0].Content, tr.Messages[0].Images = image.Name(), []storage.Image{image}
+		var m events.PromptMessage
+		half(&m)
+		tr.Messages[0].Content, tr.Messages[0].Images = m.Content, m.Images
 	}))
 }
