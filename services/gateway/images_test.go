@@ -8,6 +8,7 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/services/gateway/dialects"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // Two images of 3 by 2 pixels.
@@ -53,7 +54,7 @@ func TestPlaceholders(t *testing.T) {
 	for _, c := range []struct {
 		id   int32
 		text bool
-	}{{noToken - 1, false}, {noToken, true}} {
+	}{{tokencheck.NoToken - 1, false}, {tokencheck.NoToken, true}} {
 		turn := events.TurnSampled{TokenIDs: []int32{7}, Logprobs: []float32{-1}, VersionSpans: []events.VersionSpan{{End: 1}}}
 		prompt := withoutPlaceholders(&turn, []int32{1, c.id, c.id})
 		if turn.TextOnly != c.text || (prompt == nil) != c.text || (len(turn.TokenIDs)+len(turn.Logprobs)+len(turn.VersionSpans) == 0) != c.text || len(turn.Lacks) == 1 != c.text {

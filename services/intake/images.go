@@ -7,6 +7,7 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference/images"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // admitImages checks the images of a turn that was sampled elsewhere: that the run's models see them, and that the store holds what the turn says of them.
@@ -26,13 +27,14 @@ func (s *Service) admitImages(ctx context.Context, cfg runfile.RunConfig, r *eve
 		}
 		shown += len(m.Images)
 	}
-	if shown == 0 {
-		return nil
-	}
 	for after := p.After; after != nil; after = r.Turns[*after].After {
 		shown += len(imagesOf(r.Turns[*after].Prompt))
 	}
-	if shown > storage.MaxImages {
+	switch {
+	case shown > 0 && tokencheck.Placeholders(p.PromptDelta):
+		return refuse("prompt_delta: an id of %d or more is no token of a vocabulary: the server has put hashes in the place of the images' tokens, so mark the turn text_only, with %s in lacks",
+			tokencheck.NoToken, events.LackImages)
+	case shown > storage.MaxImages:
 		return refuse("prompt: its conversation has %d images, at most %d", shown, storage.MaxImages)
 	}
 	for _, image := range imagesOf(p.Prompt) {
@@ -81,7 +83,13 @@ func sameImages(t *storage.Trajectory, r *events.Rollout) error {
 			}
 		}
 	}
-	if i := events.OtherImages(t.Samples(), events.SegmentImages(shown, nil, t.TextOnly)); i >= 0 {
+	samples := t.Samples()
+	for i, s := range samples {
+		if len(s.Images) > 0 && tokencheck.Placeholders(s.Tokens) {
+			return refuse("trajectory: segment %d has images and an id of %d or more, which is no token of a vocabulary: give the tokens that stand for the images, or none", i, tokencheck.NoToken)
+		}
+	}
+	if i := events.OtherImages(samples, events.SegmentImages(shown, nil, t.TextOnly)); i >= 0 {
 		return refuse("trajectory: the images of segment %d are not those that the rollout's turns show, in their order: give its messages the images of the turns' prompts, "+
 			"or state no images; rondo's Python client writes none into trajectories", i)
 	}

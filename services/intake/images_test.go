@@ -9,6 +9,7 @@ import (
 	"github.com/rondo-rl/rondo/inference/images"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // TestImages: a turn of an outsider's may name images that the store has, as what they are, in a run whose model sees images.
@@ -78,6 +79,11 @@ func TestImages(t *testing.T) {
 			t.Errorf("an image %s: %q does not say %q", name, refused, c.want)
 		}
 	}
+	hashed := turn(0, nil)
+	hashed.PromptDelta = []int32{1, tokencheck.NoToken}
+	if refused := o.state(events.TurnSampledType, "x1-0", hashed); !strings.Contains(refused, "is no token of a vocabulary") {
+		t.Errorf("a hash in the place of an image's tokens: %q", refused)
+	}
 	half := func(m *events.PromptMessage) { // of as many as a conversation may have, and more
 		m.Images, m.Content = nil, strings.Repeat(image.Name(), storage.MaxImages/2+1)
 		for n := range storage.MaxImages/2 + 1 {
@@ -105,6 +111,13 @@ func TestImages(t *testing.T) {
 		if refused := o.state(events.RolloutFinishedType, "x1-0", less); !strings.Contains(refused, "the images of segment 0 are not those") {
 			t.Errorf("a trajectory %s: %q", name, refused)
 		}
+	}
+	hashes := o.finished("x1-0", func(tr *storage.Trajectory) {
+		tr.Messages[0].Content, tr.Messages[0].Images = image.Name(), []storage.Image{image}
+		tr.Messages[0].TokenIDs = []int32{1, tokencheck.NoToken}
+	})
+	if refused := o.state(events.RolloutFinishedType, "x1-0", hashes); !strings.Contains(refused, "segment 0 has images and an id of 1000000 or more") {
+		t.Errorf("a trajectory with a hash: %q", refused)
 	}
 	o.must(events.RolloutFinishedType, "x1-0", o.finished("x1-0", func(tr *storage.Trajectory) {
 		var m events.PromptMessage
