@@ -37,7 +37,12 @@ func (s *Service) admitImages(ctx context.Context, cfg runfile.RunConfig, r *eve
 	case shown > storage.MaxImages:
 		return refuse("prompt: its conversation has %d images, at most %d", shown, storage.MaxImages)
 	}
+	known := map[storage.Image]bool{}
 	for _, image := range imagesOf(p.Prompt) {
+		if image.At = 0; known[image] {
+			continue
+		}
+		known[image] = true
 		if err := s.admitImage(ctx, r.Run, image); err != nil {
 			return err
 		}

@@ -125,3 +125,33 @@ func TestImages(t *testing.T) {
 		tr.Messages[0].Content, tr.Messages[0].Images = m.Content, m.Images
 	}))
 }
+
+// TestImageOnce: an image that a turn shows many times is looked at once.
+func TestImageOnce(t *testing.T) {
+	log := house(t)
+	cfg := servicetest.Config("a")
+	cfg.Vision = true
+	servicetest.OpenRun(t, log, "sees", cfg)
+	startWith(t, log, Quotas{MessagesPerMinute: 100, BytesPerMinute: 3 << 20})
+	data, err := base64.StdEncoding.DecodeString("iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEElEQVR4nGM8wQAFTDAGAwAPFADMILIQogAAAABJRU5ErkJggg==")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data = append(data, make([]byte, 1<<20)...)
+	image, err := images.Read(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	servicetest.Blob(t, log.Store(), data)
+	o := outsider{t, log, "sees"}
+	o.must(events.GroupOpenedType, "x1", o.opened())
+	o.must(events.RolloutStartedType, "x1-0", o.started(0))
+	o.must(events.TurnSampledType, "x1-0", sampledTurn(0, func(s *events.TurnSampled) {
+		m := events.PromptMessage{Role: "user", Content: strings.Repeat(image.Name(), storage.MaxImages)}
+		for n := range storage.MaxImages {
+			m.Images = append(m.Images, image)
+			m.Images[n].At = n * len(image.Name())
+		}
+		s.Prompt = []events.PromptMessage{m}
+	}))
+}
