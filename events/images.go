@@ -6,16 +6,16 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Shown is what a turn's prompt adds to what the model saw.
-type Shown struct {
+// View is what a turn's prompt adds to what the model saw.
+type View struct {
 	after            *int
 	begins, noTokens bool // a segment; without its tokens
 	images           []storage.Image
 }
 
-// Shown is what the turn shows.
-func (t *TurnSampled) Shown() Shown {
-	s := Shown{begins: t.NewSegment, noTokens: t.TextOnly}
+// View is what the turn shows.
+func (t *TurnSampled) View() View {
+	s := View{begins: t.NewSegment, noTokens: t.TextOnly}
 	if t.After != nil && *t.After >= 0 && *t.After < t.Turn {
 		s.after = t.After
 	}
@@ -28,7 +28,7 @@ func (t *TurnSampled) Shown() Shown {
 
 // SegmentImages are the images of each sample of an episode with such turns, without those that its agent has left behind. The prompt
 // of a segment that goes on with an earlier turn has that one's images, too, if it has tokens.
-func SegmentImages(turns []Shown, left []int, textOnly bool) (samples [][]storage.Image) {
+func SegmentImages(turns []View, left []int, textOnly bool) (samples [][]storage.Image) {
 	of := make([]int, len(turns))
 	for i, t := range turns {
 		if slices.Contains(left, i) {
@@ -42,7 +42,7 @@ func SegmentImages(turns []Shown, left []int, textOnly bool) (samples [][]storag
 			of[i] = len(samples)
 			samples = append(samples, nil)
 			if !textOnly && !t.noTokens {
-				samples[of[i]] = before(turns, t.after)
+				samples[of[i]] = imagesUpTo(turns, t.after)
 			}
 		} else {
 			of[i] = of[*t.after]
@@ -52,7 +52,7 @@ func SegmentImages(turns []Shown, left []int, textOnly bool) (samples [][]storag
 	return samples
 }
 
-func before(turns []Shown, at *int) (images []storage.Image) {
+func imagesUpTo(turns []View, at *int) (images []storage.Image) {
 	for ; at != nil; at = turns[*at].after {
 		images = slices.Concat(turns[*at].images, images)
 	}

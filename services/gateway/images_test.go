@@ -134,9 +134,9 @@ func TestSegmentImages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var shown []events.Shown
+		var shown []events.View
 		for i := range c.turns {
-			shown = append(shown, c.turns[i].Shown())
+			shown = append(shown, c.turns[i].View())
 		}
 		expected := events.SegmentImages(shown, c.left, tr.TextOnly)
 		var words []string

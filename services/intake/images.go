@@ -73,13 +73,13 @@ func imagesOf(prompt []events.PromptMessage) (images []storage.Image) {
 // sameImages refuses a trajectory that shows a model other images than the rollout's turns do: no event would name them, and a sample
 // without one would be trained on as if the tokens that stand for it said something.
 func sameImages(t *storage.Trajectory, r *events.Rollout) error {
-	known, shown := map[storage.Image]bool{}, make([]events.Shown, len(r.Turns))
+	known, shown := map[storage.Image]bool{}, make([]events.View, len(r.Turns))
 	for i := range r.Turns {
 		for _, image := range imagesOf(r.Turns[i].Prompt) {
 			image.At = 0
 			known[image] = true
 		}
-		shown[i] = r.Turns[i].Shown()
+		shown[i] = r.Turns[i].View()
 	}
 	for i, m := range t.Messages {
 		for _, image := range m.Images {
