@@ -68,6 +68,16 @@ func TestPlantedFaults(t *testing.T) {
 		"call unanswered": {RuleTurns, func(p *tape) {
 			edit(p, events.ToolsCompletedType, "g000001-0", func(d *events.ToolsCompleted) { d.Results = nil })
 		}},
+		"image of a turn left out": {RuleBatch, func(p *tape) {
+			edit(p, events.TurnSampledType, "g000001-1", func(d *events.TurnSampled) {
+				d.Prompt = []events.PromptMessage{{Role: "user", Images: []storage.Image{{MediaType: "image/png"}}}}
+			})
+		}},
+		"turn behind none": {RuleBatch, func(p *tape) {
+			edit(p, events.TurnSampledType, "g000001-1", func(d *events.TurnSampled) {
+				d.After, d.Prompt = new(7), []events.PromptMessage{{Role: "user", Images: []storage.Image{{MediaType: "image/png"}}}}
+			})
+		}},
 		"masked, and trained on": {RuleBatch, func(p *tape) {
 			rule := runfile.ConversationRule{Name: "all", Tree: runfile.TreeMain, Train: new(false)}
 			edit(p, events.RunOpenedType, "r", func(d *events.RunOpened) { d.Config.Conversations = []runfile.ConversationRule{rule} })

@@ -17,6 +17,7 @@ import (
 
 type rolloutState struct {
 	turns  int
+	shown  []events.View  // by them
 	origin *events.Origin // of a fork that has not begun
 	// history holds a digest of each turn and of its answers, which forks must repeat.
 	history [][]byte
@@ -183,6 +184,7 @@ func (r *rolloutState) sampled(turn events.TurnSampled, external bool) error {
 		return err
 	}
 	r.turns++
+	r.shown = append(r.shown, turn.View())
 	r.history = append(r.history, digest(turn))
 	if external {
 		return nil

@@ -45,6 +45,9 @@ func (c *Checker) trajectory(e events.Event, feed runfile.Feed, ready events.Bat
 		return nil
 	}
 	samples := trajectory.Samples()
+	if i := events.OtherImages(samples, events.SegmentImages(r.shown, r.left, trajectory.TextOnly)); i >= 0 {
+		c.find(RuleBatch, e, "sample %d of rollout %s has other images than its turns show", i, trajectory.Rollout)
+	}
 	if !c.books.Config.FiltersOf(feed).TrainConstrained {
 		storage.MaskConstrained(samples)
 	}

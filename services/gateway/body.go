@@ -15,11 +15,13 @@ import (
 
 // The memory of all requests that are read or under way, in bytes, and that of one: its text, and what becomes of it. A value in it costs
 // perValue beside its text, which is there perByte times more: as the client's words, as the log's, and as the request to the server.
+// What may be an image is there perPixels times more: read, and written anew.
 const (
 	requestsMemory = 384 << 20
 	requestMemory  = 224 << 20
 	perValue       = 64
 	perByte        = 5
+	perPixels      = 3
 	// memoryWait is how long a request waits for memory before it is told to come again.
 	memoryWait = 10 * time.Second
 )
@@ -50,7 +52,7 @@ func unread(err error) error {
 	case errors.As(err, &large):
 		return problem(http.StatusRequestEntityTooLarge, "too_large", "the request is larger than %d bytes", large.Limit)
 	case errors.Is(err, memory.ErrTooLarge):
-		return problem(http.StatusRequestEntityTooLarge, "too_large", "the request takes more than %d MiB of memory: it has too many values for its size", requestMemory>>20)
+		return problem(http.StatusRequestEntityTooLarge, "too_large", "the request takes more than %d MiB of memory: it has too many values or images for its size", requestMemory>>20)
 	case errors.Is(err, memory.ErrSpent):
 		return &refusal{status: http.StatusServiceUnavailable, code: "overloaded", message: "the memory for requests is spent: try again", after: time.Second}
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -61,19 +63,12 @@ func unread(err error) error {
 
 // decode reads a request that is there, when there is memory for what it becomes.
 func decode(ctx context.Context, share *memory.Share, d dialects.Dialect, text []byte) (*ask, error) {
-	if err := share.Grow(ctx, perByte*int64(len(text))+perValue*memory.Values(text)); err != nil {
+	if err := share.Grow(ctx, perByte*int64(len(text))+perValue*memory.Values(text)+perPixels*base64Bytes(text)); err != nil {
 		return nil, unread(err)
 	}
 	read, err := d.Read(text)
 	if err != nil {
 		return nil, problem(http.StatusBadRequest, "invalid_request_error", "%v", err)
-	}
-	held := 0
-	for _, data := range read.Images {
-		held += len(data)
-	}
-	if err := share.Grow(ctx, int64(held)); err != nil {
-		return nil, unread(err)
 	}
 	if read.Spelled != nil {
 		text = read.Spelled
@@ -96,6 +91,25 @@ func decode(ctx context.Context, share *memory.Share, d dialects.Dialect, text [
 		a.requested["withheld_tools"] = read.Withheld
 	}
 	return a, nil
+}
+
+// leastImage is the length in Base64 below which images cost nothing beside the rest.
+const leastImage = 1 << 10
+
+// base64Bytes counts those of a JSON text that may be images, however they are escaped, without reading it.
+func base64Bytes(text []byte) (n int64) {
+	run := int64(0)
+	for _, b := range text {
+		switch {
+		case b >= 'a' && b <= 'z', b >= 'A' && b <= 'Z', b >= '0' && b <= '9', b == '+', b == '/', b == '-', b == '_', b == '=', b == '\\':
+			run++
+			continue
+		case run >= leastImage:
+			n += run
+		}
+		run = 0
+	}
+	return n
 }
 
 // timedBody bounds the time between two pieces of a body, and that of all of them; the wait for memory between them is not the client's.

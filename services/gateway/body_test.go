@@ -156,6 +156,27 @@ func read(t *testing.T, b *memory.Budget, text string) (a *ask, err error) {
 	return a, err
 }
 
+// TestMemoryOfImages: the memory for a request's images is taken before they are read; they are found however they are escaped.
+func TestMemoryOfImages(t *testing.T) {
+	data, long := strings.Repeat("AAA/", leastImage), strings.Repeat("it is so. ", leastImage)
+	for text, want := range map[string]int{
+		`{"data":"` + data + `"}`: len(data), `{"data":"` + strings.ReplaceAll(data, "/", `\/`) + `"}`: len(data) / 4 * 5, `{"data":"` + long + `"}`: 0,
+		`{"data":"` + data[:leastImage-1] + `"}`: 0, `["` + data + `","` + data + `"]`: 2 * len(data),
+	} {
+		if n := base64Bytes([]byte(text)); n != int64(want) {
+			t.Errorf("%.20s…: %d bytes may be images, want %d", text, n, want)
+		}
+	}
+	text := []byte(`{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,` + data + `"}}]}]}`)
+	for most, want := range map[int]string{(perByte + 1) * len(text): "takes more than", (perByte + perPixels + 1) * len(text): "no image"} {
+		share := memory.New(1<<20, int64(most)).Share("t")
+		if _, err := decode(t.Context(), share, dialects.Chat{}, text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("with %d bytes: %v, want %q", most, err, want)
+		}
+		share.End()
+	}
+}
+
 // TestSlowReader: a client that reads a little of each piece in time has the answer's memory for takeTime at most.
 func TestSlowReader(t *testing.T) {
 	for name, write := range map[string]func(w *stream) error{

@@ -10,6 +10,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // shows reports whether a request's conversation has images.
@@ -48,13 +49,9 @@ func sameImages(a, b events.PromptMessage) bool {
 
 func leading(text string) int { return len(text) - len(strings.TrimLeft(text, " \t\r\n")) }
 
-// noToken is the first number that no vocabulary has. Some servers put the hash of an image, which is larger, in the place of the
-// tokens that stand for it.
-const noToken = 1_000_000
-
-// withoutPlaceholders makes a turn text whose prompt has such numbers: nobody knows which tokens stand for its images.
+// withoutPlaceholders makes a turn text whose prompt has numbers that are no tokens: nobody knows which tokens stand for its images.
 func withoutPlaceholders(turn *events.TurnSampled, prompt []int32) []int32 {
-	if !slices.ContainsFunc(prompt, func(id int32) bool { return id >= noToken }) {
+	if !tokencheck.Placeholders(prompt) {
 		return prompt
 	}
 	turn.TextOnly, turn.TokenIDs, turn.Logprobs, turn.VersionSpans = true, nil, nil, nil

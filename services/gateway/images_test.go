@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/services/gateway/dialects"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // Two images of 3 by 2 pixels.
@@ -52,7 +54,7 @@ func TestPlaceholders(t *testing.T) {
 	for _, c := range []struct {
 		id   int32
 		text bool
-	}{{noToken - 1, false}, {noToken, true}} {
+	}{{tokencheck.NoToken - 1, false}, {tokencheck.NoToken, true}} {
 		turn := events.TurnSampled{TokenIDs: []int32{7}, Logprobs: []float32{-1}, VersionSpans: []events.VersionSpan{{End: 1}}}
 		prompt := withoutPlaceholders(&turn, []int32{1, c.id, c.id})
 		if turn.TextOnly != c.text || (prompt == nil) != c.text || (len(turn.TokenIDs)+len(turn.Logprobs)+len(turn.VersionSpans) == 0) != c.text || len(turn.Lacks) == 1 != c.text {
@@ -90,5 +92,63 @@ func TestEstimatedImages(t *testing.T) {
 	turn := events.TurnSampled{PromptTokens: 1000 + events.EstimatedTokens((8<<20+2)/3*4)}
 	if a.estimateImages(&turn); turn.PromptTokens != 1200 {
 		t.Errorf("%d tokens, want 1200", turn.PromptTokens)
+	}
+}
+
+// TestSegmentImages: the samples of a trajectory have the images that intake and audit expect of its turns.
+func TestSegmentImages(t *testing.T) {
+	turn := func(n int, after int, begins, text bool, names ...string) events.TurnSampled {
+		s := events.TurnSampled{Turn: n, NewSegment: begins, TextOnly: text}
+		if after >= 0 {
+			s.After = &after
+		}
+		for _, name := range names {
+			s.Prompt = append(s.Prompt, events.PromptMessage{Role: "user", Images: []storage.Image{{MediaType: name, At: n}}})
+		}
+		if !text {
+			s.PromptDelta, s.TokenIDs, s.Logprobs = []int32{1}, []int32{2}, []float32{-1}
+		}
+		return s
+	}
+	turns := []events.TurnSampled{
+		turn(0, -1, true, false, "a", "b"), turn(1, 0, false, false, "c"), turn(2, 0, true, false, "d"), turn(3, 1, false, false),
+		turn(4, -1, true, false), turn(5, 3, true, false), turn(6, 2, false, false, "e"),
+	}
+	text := append(turns[:len(turns):len(turns)], turn(7, 1, true, true, "f"))
+	for name, c := range map[string]struct {
+		turns []events.TurnSampled
+		left  []int
+		want  string
+	}{
+		"all":                 {turns, nil, "abc abde  abc"},
+		"as text":             {text, nil, "abc de   f"},
+		"left in a segment":   {turns, []int{1}, "ab abde abc  abc"},
+		"left where it began": {turns, []int{2}, "abc  abc abde"},
+		"left, as text":       {text, []int{1}, "ab de c   cf"},
+	} {
+		r := &events.Rollout{Turns: c.turns}
+		if c.left != nil {
+			r.Answers = []events.WorkspaceAnswered{{Agent: &events.AgentEnded{Left: c.left}}}
+		}
+		tr, err := trajectory(r, events.StopFinished)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var shown []events.View
+		for i := range c.turns {
+			shown = append(shown, c.turns[i].View())
+		}
+		expected := events.SegmentImages(shown, c.left, tr.TextOnly)
+		var words []string
+		for _, images := range expected {
+			word := ""
+			for _, i := range images {
+				word += i.MediaType
+			}
+			words = append(words, word)
+		}
+		if i := events.OtherImages(tr.Samples(), expected); i >= 0 || strings.Join(words, " ") != c.want {
+			t.Errorf("%s: sample %d differs, or %q is not %q", name, i, words, c.want)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/rondo-rl/rondo/inference/images"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // TestImages: a turn of an outsider's may name images that the store has, as what they are, in a run whose model sees images.
@@ -78,6 +79,11 @@ func TestImages(t *testing.T) {
 			t.Errorf("an image %s: %q does not say %q", name, refused, c.want)
 		}
 	}
+	hashed := turn(0, nil)
+	hashed.PromptDelta = []int32{1, tokencheck.NoToken}
+	if refused := o.state(events.TurnSampledType, "x1-0", hashed); !strings.Contains(refused, "is no token of a vocabulary") {
+		t.Errorf("a hash in the place of an image's tokens: %q", refused)
+	}
 	half := func(m *events.PromptMessage) { // of as many as a conversation may have, and more
 		m.Images, m.Content = nil, strings.Repeat(image.Name(), storage.MaxImages/2+1)
 		for n := range storage.MaxImages/2 + 1 {
@@ -97,7 +103,55 @@ func TestImages(t *testing.T) {
 	if refused := o.state(events.RolloutFinishedType, "x1-0", other); !strings.Contains(refused, "has an image that the rollout's turns do not have") {
 		t.Errorf("a trajectory with an image of its own: %q", refused)
 	}
-	o.must(events.RolloutFinishedType, "x1-0", o.finished("x1-0", func(tr *storage.Trajectory) {
+	for name, show := range map[string]func(*storage.Message){
+		"without images": func(*storage.Message) {},
+		"with fewer":     func(m *storage.Message) { m.Content, m.Images = image.Name(), []storage.Image{image} },
+	} {
+		less := o.finished("x1-0", func(tr *storage.Trajectory) { show(&tr.Messages[0]) })
+		if refused := o.state(events.RolloutFinishedType, "x1-0", less); !strings.Contains(refused, "the images of segment 0 are not those") {
+			t.Errorf("a trajectory %s: %q", name, refused)
+		}
+	}
+	hashes := o.finished("x1-0", func(tr *storage.Trajectory) {
 		tr.Messages[0].Content, tr.Messages[0].Images = image.Name(), []storage.Image{image}
+		tr.Messages[0].TokenIDs = []int32{1, tokencheck.NoToken}
+	})
+	if refused := o.state(events.RolloutFinishedType, "x1-0", hashes); !strings.Contains(refused, "segment 0 has images and an id of 1000000 or more") {
+		t.Errorf("a trajectory with a hash: %q", refused)
+	}
+	o.must(events.RolloutFinishedType, "x1-0", o.finished("x1-0", func(tr *storage.Trajectory) {
+		var m events.PromptMessage
+		half(&m)
+		tr.Messages[0].Content, tr.Messages[0].Images = m.Content, m.Images
+	}))
+}
+
+// TestImageOnce: an image that a turn shows many times is looked at once.
+func TestImageOnce(t *testing.T) {
+	log := house(t)
+	cfg := servicetest.Config("a")
+	cfg.Vision = true
+	servicetest.OpenRun(t, log, "sees", cfg)
+	startWith(t, log, Quotas{MessagesPerMinute: 100, BytesPerMinute: 3 << 20})
+	data, err := base64.StdEncoding.DecodeString("iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEElEQVR4nGM8wQAFTDAGAwAPFADMILIQogAAAABJRU5ErkJggg==")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data = append(data, make([]byte, 1<<20)...)
+	image, err := images.Read(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	servicetest.Blob(t, log.Store(), data)
+	o := outsider{t, log, "sees"}
+	o.must(events.GroupOpenedType, "x1", o.opened())
+	o.must(events.RolloutStartedType, "x1-0", o.started(0))
+	o.must(events.TurnSampledType, "x1-0", sampledTurn(0, func(s *events.TurnSampled) {
+		m := events.PromptMessage{Role: "user", Content: strings.Repeat(image.Name(), storage.MaxImages)}
+		for n := range storage.MaxImages {
+			m.Images = append(m.Images, image)
+			m.Images[n].At = n * len(image.Name())
+		}
+		s.Prompt = []events.PromptMessage{m}
 	}))
 }

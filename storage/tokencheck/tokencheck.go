@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -79,6 +80,15 @@ func IDs(ids []int32) error {
 		}
 	}
 	return nil
+}
+
+// NoToken is the first number that no vocabulary has. Some servers put the hash of an image, which is larger, in the place of the
+// tokens that stand for it.
+const NoToken = 1_000_000
+
+// Placeholders reports whether ids have such numbers: nobody knows which tokens the model saw.
+func Placeholders(ids []int32) bool {
+	return slices.ContainsFunc(ids, func(id int32) bool { return id >= NoToken })
 }
 
 // ReadIDs reads a JSON list of token ids, or null. What is no whole number of 32 bits is none, 5.0 and "5" included; the error names the first one. That ids below 0

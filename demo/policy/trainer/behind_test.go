@@ -3,6 +3,7 @@ package trainer
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/rondo-rl/rondo/demo/policy"
@@ -90,5 +91,17 @@ func TestCheckpointNamesTheLastBatches(t *testing.T) {
 	}
 	if len(c.Batches) != batchesKept || c.Batches[0].Step != 6 || c.Step != batchesKept+5 || !c.has(ready(1, "b")) || c.has(ready(6, "b")) {
 		t.Errorf("step %d names %d batches from step %d", c.Step, len(c.Batches), c.Batches[0].Step)
+	}
+}
+
+// TestNoImages: a sample with images is refused, since its tokens alone are not what the model saw.
+func TestNoImages(t *testing.T) {
+	batch := &storage.Batch{Samples: []storage.Sample{{Rollout: "g1-0", Tokens: []int32{1}}, {Rollout: "g1-1", Tokens: []int32{2}}}}
+	if samples, err := samplesOf(batch); err != nil || len(samples) != 2 || samples[1].Tokens[0] != 2 {
+		t.Errorf("without images: %+v, %v", samples, err)
+	}
+	batch.Samples[1].Images = []storage.Image{{MediaType: "image/png"}}
+	if _, err := samplesOf(batch); err == nil || !strings.Contains(err.Error(), "sample 0 of rollout g1-1 has images") {
+		t.Errorf("with an image: %v", err)
 	}
 }

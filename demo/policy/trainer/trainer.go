@@ -182,8 +182,16 @@ func (t *trainer) read(ctx context.Context, ready events.BatchReady) ([]policy.T
 	if err != nil {
 		return nil, err
 	}
+	return samplesOf(batch)
+}
+
+// samplesOf are the samples of a batch as the policy trains on them. It sees no images.
+func samplesOf(batch *storage.Batch) ([]policy.TrainingSample, error) {
 	samples := make([]policy.TrainingSample, len(batch.Samples))
 	for i, s := range batch.Samples {
+		if len(s.Images) > 0 {
+			return nil, fmt.Errorf("sample %d of rollout %s has images, and the built-in policy sees none: train on it with a trainer of a model that does", s.SampleIndex, s.Rollout)
+		}
 		samples[i] = policy.TrainingSample{Tokens: s.Tokens, LossMask: s.LossMask, SamplerLogprobs: s.SamplerLogprobs, Advantages: s.Advantages}
 	}
 	return samples, nil

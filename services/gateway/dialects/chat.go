@@ -116,71 +116,65 @@ func forwarded(fields map[string]json.RawMessage) map[string]json.RawMessage {
 	return kept
 }
 
-// readMessage reads what a message says. It goes on as it is, as templates read what they like of it, except for arguments that
-// the server could not read, and for the role of the developer, which templates refuse, or whose words they leave out in silence: it is
-// the system's, on the log as for the server. Images are written anew, as they are.
+// messageKeys are those of a message that are read.
+var messageKeys = []string{"role", "content", "name", "tool_call_id", "tool_calls", "function_call"}
+
+// readMessage reads what a message says, and writes it anew: the server gets what is on the log. Keys that are not read go on as they
+// are, as templates read what they like of them. The role of the developer, which templates refuse, or whose words they leave out in
+// silence, is the system's, on the log as for the server; arguments that the server could not read are replaced.
 func readMessage(raw json.RawMessage, shown *gallery) (m events.PromptMessage, forServer json.RawMessage, err error) {
-	var in struct {
-		Role         string               `json:"role"`
-		Content      json.RawMessage      `json:"content"`
-		Name         string               `json:"name"`
-		ToolCallID   string               `json:"tool_call_id"`
-		ToolCalls    []inference.ToolCall `json:"tool_calls"`
-		FunctionCall *struct{}            `json:"function_call"`
-	}
-	if err := json.Unmarshal(raw, &in); err != nil {
+	if err := fields.Exact(raw, messageKeys...); err != nil {
 		return m, nil, err
 	}
-	switch in.Role {
+	var has map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &has); err != nil {
+		return m, nil, err
+	}
+	var calls []inference.ToolCall
+	for key, into := range map[string]any{"role": &m.Role, "name": &m.Name, "tool_call_id": &m.ToolCallID, "tool_calls": &calls} {
+		if value, is := has[key]; is {
+			if err := json.Unmarshal(value, into); err != nil {
+				return m, nil, fmt.Errorf("%s: %w", key, err)
+			}
+		}
+	}
+	switch m.Role {
 	case "system", "developer", "user", "assistant", "tool":
 	default:
-		return m, nil, fmt.Errorf("role: %.40q, want system, developer, user, assistant or tool", in.Role)
+		return m, nil, fmt.Errorf("role: %.40q, want system, developer, user, assistant or tool", m.Role)
 	}
-	if in.FunctionCall != nil {
+	if call := has["function_call"]; len(call) > 0 && string(call) != "null" {
 		return m, nil, errors.New("function_call: give tool_calls instead")
 	}
-	if len(in.Name) > maxName || len(in.ToolCallID) > maxName {
+	if len(m.Name) > maxName || len(m.ToolCallID) > maxName {
 		return m, nil, fmt.Errorf("name and tool_call_id: at most %d bytes", maxName)
 	}
-	said, err := shown.said(in.Role, in.Content)
+	said, err := shown.said(m.Role, has["content"])
 	if err != nil {
 		return m, nil, err
 	}
-	developer := in.Role == "developer"
-	if developer {
-		in.Role = "system"
+	m.Content, m.Images = said.text, said.images
+	if said.parts != nil {
+		if has["content"], err = inference.Encode(said.parts); err != nil {
+			return m, nil, err
+		}
 	}
-	m = events.PromptMessage{Role: in.Role, Content: said.text, Images: said.images, Name: in.Name, ToolCallID: in.ToolCallID}
-	bad := false
-	for i, c := range in.ToolCalls {
+	if m.Role == "developer" {
+		m.Role, has["role"] = "system", json.RawMessage(`"system"`)
+	}
+	for i, c := range calls {
 		if c.Type != "" && c.Type != functionTool {
 			return m, nil, fmt.Errorf("tool_calls[%d]: type %.40q: chat completions carry calls of functions only", i, c.Type)
 		}
 		m.ToolCalls = append(m.ToolCalls, events.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: string(c.Function.Arguments)})
-		in.ToolCalls[i].Function.Arguments = c.Function.Arguments.ForServer()
-		bad = bad || in.ToolCalls[i].Function.Arguments != c.Function.Arguments
+		calls[i].Type, calls[i].Function.Arguments = functionTool, c.Function.Arguments.ForServer()
 	}
-	if !bad && !developer && said.parts == nil {
-		return m, raw, nil
-	}
-	fields := map[string]json.RawMessage{}
-	if err := json.Unmarshal(raw, &fields); err != nil {
-		return m, nil, err
-	}
-	if developer {
-		fields["role"] = json.RawMessage(`"system"`)
-	}
-	if said.parts != nil {
-		if fields["content"], err = inference.Encode(said.parts); err != nil {
+	if len(calls) > 0 {
+		if has["tool_calls"], err = inference.Encode(calls); err != nil {
 			return m, nil, err
 		}
 	}
-	if bad {
-		if fields["tool_calls"], err = json.Marshal(in.ToolCalls); err != nil {
-			return m, nil, err
-		}
-	}
-	forServer, err = json.Marshal(fields)
+	forServer, err = inference.Encode(has)
 	return m, forServer, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/rondo-rl/rondo/inference/images"
+	"github.com/rondo-rl/rondo/services/gateway/fields"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -27,7 +28,7 @@ type content struct {
 	// text has the names of the images in their places.
 	text   string
 	images []storage.Image
-	// parts are a chat's: text and images, as these are; nil where there are no images.
+	// parts are a chat's: text and images, as these are. A text alone has none.
 	parts []any
 }
 
@@ -49,6 +50,11 @@ type (
 	}
 	imageURL struct {
 		URL string `json:"url"`
+	}
+	thinkingPart struct {
+		Type     string `json:"type"`
+		Thinking string `json:"thinking"`
+		Closed   *bool  `json:"closed,omitempty"`
 	}
 )
 
@@ -124,6 +130,9 @@ func (g *gallery) takePart(w *words, url json.RawMessage, fileID string) error {
 		return errors.New("file_id: the gateway keeps no files; give the image itself, in a data URL")
 	case json.Unmarshal(url, &text) == nil:
 	case json.Unmarshal(url, &object) == nil:
+		if err := fields.Exact(url, "url"); err != nil {
+			return fmt.Errorf("image_url: %w", err)
+		}
 		text = object.URL
 	default:
 		return errors.New("image_url: want a URL")
@@ -134,45 +143,73 @@ func (g *gallery) takePart(w *words, url json.RawMessage, fileID string) error {
 // imageParts are the images in contents, in one of OpenAI's dialects or the other.
 var imageParts = []string{"image_url", "input_image"}
 
+// partKeys are those of a part that are read.
+var partKeys = []string{"type", "text", "refusal", "thinking", "closed", "image_url", "file_id"}
+
 // content is ContentText with images.
 func (g *gallery) content(raw json.RawMessage) (content, error) {
-	var list []struct {
-		Type     string          `json:"type"`
-		Text     string          `json:"text"`
-		Refusal  string          `json:"refusal"`
-		ImageURL json.RawMessage `json:"image_url"`
-		FileID   string          `json:"file_id"`
+	c, err := g.said("user", raw)
+	if len(c.images) == 0 {
+		c.parts = nil
 	}
+	return c, err
+}
+
+// pictured reports whether messages of a role may have images: those that say something to the model. Others may have thoughts.
+func pictured(role string) bool { return role == "user" || role == "tool" }
+
+// said is what a message of a role says. Its parts are written anew, so that nothing goes on that was not read.
+func (g *gallery) said(role string, raw json.RawMessage) (content, error) {
+	var list []json.RawMessage
 	if len(raw) == 0 || raw[0] != '[' || json.Unmarshal(raw, &list) != nil {
 		text, err := ContentText(raw)
 		return content{text: text}, err
 	}
 	var w words
-	for i, p := range list {
-		switch {
-		case slices.Contains(textParts, p.Type):
-			w.say(p.Text)
-		case p.Type == "refusal":
-			w.say(p.Refusal)
-		case slices.Contains(imageParts, p.Type):
-			if err := g.takePart(&w, p.ImageURL, p.FileID); err != nil {
-				return content{}, fmt.Errorf("content[%d]: %w", i, err)
-			}
-		default:
-			return content{}, fmt.Errorf("content[%d]: a part of type %.40q cannot be carried: give text or images", i, p.Type)
+	for i, raw := range list {
+		if err := g.part(&w, raw, pictured(role)); err != nil {
+			return content{}, fmt.Errorf("content[%d]: %w", i, err)
 		}
 	}
-	return w.content(), nil
+	if w.parts == nil {
+		w.parts = []any{textPart{Type: "text"}}
+	}
+	return content{w.text.String(), w.images, w.parts}, nil
 }
 
-// pictured reports whether messages of a role may have images: those that say something to the model.
-func pictured(role string) bool { return role == "user" || role == "tool" }
-
-// said is what a message of a role says; thoughts are passed on as they are.
-func (g *gallery) said(role string, raw json.RawMessage) (content, error) {
-	if pictured(role) {
-		return g.content(raw)
+// part reads a part of a content. It is a text, or in some messages an image, in others a thought.
+func (g *gallery) part(w *words, raw json.RawMessage, pictured bool) error {
+	if err := fields.Exact(raw, partKeys...); err != nil {
+		return err
 	}
-	text, err := ContentText(raw, "thinking")
-	return content{text: text}, err
+	var p struct {
+		Type     string          `json:"type"`
+		Text     string          `json:"text"`
+		Refusal  string          `json:"refusal"`
+		Thinking json.RawMessage `json:"thinking"`
+		Closed   *bool           `json:"closed"`
+		ImageURL json.RawMessage `json:"image_url"`
+		FileID   string          `json:"file_id"`
+	}
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return errors.New("want a part: an object with a type")
+	}
+	switch {
+	case slices.Contains(textParts, p.Type):
+		w.say(p.Text)
+	case p.Type == "refusal":
+		w.say(p.Refusal)
+	case slices.Contains(imageParts, p.Type) && pictured:
+		return g.takePart(w, p.ImageURL, p.FileID)
+	case p.Type == "thinking" && !pictured:
+		thought, err := ContentText(p.Thinking)
+		if err != nil {
+			return fmt.Errorf("thinking: %w", err)
+		}
+		w.text.WriteString("[thinking]")
+		w.parts = append(w.parts, thinkingPart{"thinking", thought, p.Closed})
+	default:
+		return fmt.Errorf("a part of type %.40q cannot be carried: give text%s", p.Type, map[bool]string{true: " or images"}[pictured])
+	}
+	return nil
 }

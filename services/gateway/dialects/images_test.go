@@ -137,3 +137,44 @@ func TestImagesRefused(t *testing.T) {
 		t.Errorf("too many pixels: %v", err)
 	}
 }
+
+// TestForwardedAsRead: the server gets what was read and nothing beside it; keys that only their case tells from those are refused.
+func TestForwardedAsRead(t *testing.T) {
+	image := `"image_url":{"url":"http://10.0.0.1/x"}`
+	for body, want := range map[string]string{
+		`{"role":"user","content":[{"type":"text","text":"hi","cache_control":{},` + image + `}]}`:                       `{"content":[{"type":"text","text":"hi"}],"role":"user"}`,
+		`{"role":"user","content":[{"type":"image_url","type":"text",` + image + `,"text":"hi"}]}`:                       `{"content":[{"type":"text","text":"hi"}],"role":"user"}`,
+		`{"role":"user","content":[{"type":"image_url",` + image + `}],"content":"hi","more":1}`:                         `{"content":"hi","more":1,"role":"user"}`,
+		`{"role":"system","content":[{"type":"refusal","refusal":"no",` + image + `}]}`:                                  `{"content":[{"type":"text","text":"no"}],"role":"system"}`,
+		`{"role":"assistant","content":[{"type":"thinking","thinking":"a<b","closed":false,` + image + `}]}`:             `{"content":[{"type":"thinking","thinking":"a<b","closed":false}],"role":"assistant"}`,
+		`{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"hm",` + image + `}]}]}`:    `{"content":[{"type":"thinking","thinking":"hm"}],"role":"assistant"}`,
+		`{"role":"user","content":[{"type":"text","text":"",` + image + `}]}`:                                            `{"content":[{"type":"text","text":""}],"role":"user"}`,
+		`{"role":"assistant","tool_calls":[{"id":"c","ID":"d","function":{"name":"f","arguments":"{}"},` + image + `}]}`: `{"role":"assistant","tool_calls":[{"id":"d","type":"function","function":{"name":"f","arguments":"{}"}}]}`,
+	} {
+		a, err := Chat{}.Read([]byte(`{"messages":[` + body + `]}`))
+		if err != nil || string(a.Forward["messages"]) != "["+want+"]" || len(a.Images) > 0 {
+			t.Errorf("%s: the server gets %s, want %s (%v)", body, a.Forward["messages"], want, err)
+		}
+	}
+	chat := func(message string) string { return `{"messages":[{"role":"user",` + message + `}]}` }
+	for name, c := range map[string]struct {
+		Dialect
+		body, want string
+	}{
+		"a part's type":     {Chat{}, chat(`"content":[{"type":"image_url",` + image + `,"Type":"text","text":"hi"}]`), `content[0]: "Type": it is spelled type`},
+		"another alphabet":  {Chat{}, chat(`"content":[{"type":"text","text":"hi","Image_url":1}]`), `"Image_url": it is spelled image_url`},
+		"a long s":          {Chat{}, chat(`"content":"hi","role` + "\u017f" + `":1,"tool_call` + "\u017f" + `":[]`), `it is spelled tool_calls`},
+		"a content":         {Chat{}, chat(`"content":[{"type":"image_url",` + image + `}],"Content":"hi"`), `messages[0]: "Content": it is spelled content`},
+		"an image's URL":    {Chat{}, chat(`"content":[{"type":"image_url","image_url":{"url":"http://10.0.0.1/x","URL":"data:image/png;base64,` + red + `"}}]`), `"URL": it is spelled url`},
+		"the messages":      {Chat{}, `{"messages":[{"role":"user","content":"hi"}],"Messages":[]}`, `"Messages": it is spelled messages`},
+		"of responses":      {Responses{}, `{"input":[{"role":"user","content":[{"type":"input_text","text":"a","Text":"b"}]}]}`, `"Text": it is spelled text`},
+		"within a settings": {Responses{}, `{"input":"q","text":{"format":{"type":"text"},"Format":null}}`, `"Format": it is spelled format`},
+		"of Gemini":         {Gemini{}, `{"contents":[{"parts":[{"text":"a","Text":""}]}]}`, `"Text": it is spelled text`},
+		"no object":         {Chat{}, chat(`"content":["hi"]`), "want an object"},
+		"an image within":   {Chat{}, `{"messages":[{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"image_url",` + image + `}]}]}]}`, `thinking: content[0]: a part of type "image_url"`},
+	} {
+		if _, err := c.Read([]byte(c.body)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ package fields
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -92,7 +93,10 @@ func (d Dialect) check(request map[string]json.RawMessage) error {
 			if err := Only(field+".", request[field], d.within[field]); err != nil {
 				return err
 			}
-		case slices.Contains(d.taken, field) || slices.Contains(d.harmless, field) || isDefault(field, request[field]):
+		case slices.Contains(d.taken, field) || slices.Contains(d.harmless, field):
+		case spelledLike(field, d.taken) != "":
+			return misspelled(field, spelledLike(field, d.taken))
+		case isDefault(field, request[field]):
 		case field == "seed":
 			return fmt.Errorf("seed: each turn has a seed of its own, which follows from the rollout's; leave it out")
 		default:
@@ -130,11 +134,48 @@ func Only(at string, object json.RawMessage, read []string) error {
 		return fmt.Errorf("%s: want an object", strings.TrimSuffix(at, "."))
 	}
 	for _, field := range slices.Sorted(maps.Keys(has)) {
+		if other := spelledLike(field, read); other != "" {
+			return fmt.Errorf("%s%w", at, misspelled(field, other))
+		}
 		if !slices.Contains(read, field) && !isDefault(field, has[field]) {
 			return fmt.Errorf("%s%.100s: it is not passed on to the inference server; leave it out", at, field)
 		}
 	}
 	return nil
+}
+
+// Exact refuses an object with a key that only its case tells from one that is read: Go reads it as that one, and servers do not.
+func Exact(object json.RawMessage, read ...string) error {
+	var has map[string]passed
+	if json.Unmarshal(object, &has) != nil {
+		return errors.New("want an object")
+	}
+	for _, key := range slices.Sorted(maps.Keys(has)) {
+		if other := spelledLike(key, read); other != "" {
+			return misspelled(key, other)
+		}
+	}
+	return nil
+}
+
+// passed is a value that is passed over.
+type passed struct{}
+
+// UnmarshalJSON keeps nothing.
+func (*passed) UnmarshalJSON([]byte) error { return nil }
+
+// spelledLike is the one of some keys that another equals but for the case of its letters, as encoding/json compares them.
+func spelledLike(key string, known []string) string {
+	for _, k := range known {
+		if k != key && strings.EqualFold(k, key) && !slices.Contains(known, key) {
+			return k
+		}
+	}
+	return ""
+}
+
+func misspelled(key, known string) error {
+	return fmt.Errorf("%.100q: it is spelled %s", key, known)
 }
 
 // saysNothing reports whether a value leaves a constraining field as it is without it.
