@@ -93,7 +93,7 @@ func (p payloads) fits(s *schema) any {
 
 // examples are texts of which each pattern has one.
 var examples = []string{
-	strings.Repeat("0a", 32), strings.Repeat("0a", 20), strings.Repeat("0a", 16), "10m0s", "1GiB", "name",
+	strings.Repeat("0a", 32), strings.Repeat("0a", 20), strings.Repeat("0a", 16), "10m0s", "1GiB", "images", "name",
 }
 
 func (p payloads) text(s *schema) string {
