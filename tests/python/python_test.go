@@ -65,14 +65,15 @@ func repository(t *testing.T) string {
 
 var passed = regexp.MustCompile(`(\d+) passed`)
 
-// TestClient runs the client's tests as README.md says, against planes of this repository's code. They wait for planes and clocks most of
-// the time, so several files are tested at once, each by one process, as a file's tests share fixtures.
+// TestClient runs the client's tests as README.md says, against planes of this repository's code. On a machine with more than two processors several
+// files are tested at once, each by one process, as a file's tests share fixtures. Each has planes of its own, which starve those of other tests
+// where there are more of them.
 func TestClient(t *testing.T) {
 	t.Parallel()
 	py := python(t)
 	root := repository(t)
 	stuck := []string{"-o", "faulthandler_timeout=300", "-o", "faulthandler_exit_on_timeout=true"} // a test that stands still says where
-	processes := strconv.Itoa(min(2*runtime.GOMAXPROCS(0), 8))
+	processes := strconv.Itoa(max(1, min(runtime.GOMAXPROCS(0)/2, 8)))
 	args := append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "clients/python", "-n", processes, "--dist", "loadfile",
 		"--no-loadscope-reorder", "--max-worker-restart", "0", "--durations", "10"}, stuck...)
 	env := []string{"RONDO_BINARY=" + program.Binary(t)}
