@@ -31,7 +31,6 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/dir"
 	planes "github.com/rondo-rl/rondo/tests/plane"
-	"github.com/rondo-rl/rondo/tests/program"
 )
 
 func TestMain(m *testing.M) { os.Exit(testAll(m)) }
@@ -42,7 +41,7 @@ func testAll(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(shared)
-	return program.Run(m)
+	return m.Run() // each test has a plane and sandboxes: as many at once as there are processors
 }
 
 // settings are what only the start of an agent knows.
