@@ -33,8 +33,8 @@ func Inform(
 	return facts, nil
 }
 
-// OpenRuns lists the open runs whose configurations are as wanted, of those that are named, or of all. Who names a run
-// knows that it was opened, and waits for a leader that does not have that yet.
+// OpenRuns lists the open runs whose configurations are as wanted, of those that are named, or of all. A caller that
+// names a run knows that it was opened: OpenRuns waits until the leader has the opening, too.
 func OpenRuns(ctx context.Context, log eventlog.Reader, wants func(runfile.RunConfig) bool, runs ...string) (open []string, err error) {
 	named := len(runs) > 0
 	if !named {

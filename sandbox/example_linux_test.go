@@ -31,7 +31,7 @@ func Example() {
 	// 7 5
 }
 
-// What a model wrote as a tool call is run in the sandbox: a call that makes no sense is an answer, too.
+// A sandbox runs the tool calls that a model writes. A call that makes no sense gets an answer that says why.
 func Example_tools() {
 	ctx := context.Background()
 	sb, err := sandbox.New(ctx, sandbox.Spec{Name: "example", AllowInsecure: true})

@@ -21,8 +21,8 @@ type Server struct {
 	Only []string `json:"only,omitempty" yaml:"only" absent:"all tools of the server"`
 	// Timeout bounds one call; 0 is a minute.
 	Timeout wording.Duration `json:"timeout,omitempty" yaml:"timeout" absent:"1m"`
-	// Tools are what the server offers. What is not in the run file is listed when the run is opened, and counts from then on, whatever
-	// the server says later.
+	// Tools are what the server offers. Where the run file names none, the server is asked when the run is opened. Its answer holds
+	// for the whole run.
 	Tools []ServerTool `json:"tools,omitempty" yaml:"tools" absent:"the tools that the server lists"`
 }
 

@@ -179,8 +179,8 @@ func (i *Image) document(ctx context.Context, wanted ocispec.Descriptor, into an
 	return json.Unmarshal(text, into)
 }
 
-// Unpack writes the image's tree below root. What it wrote counts only when it answers nil: a layer's digest is known
-// at its end.
+// Unpack writes the image's tree below root. It checks each layer's digest at the layer's end, so after an error the
+// tree is not to be used.
 func (i *Image) Unpack(ctx context.Context, root *os.Root) error {
 	tree := archive.NewImageTree(root)
 	for number := range i.layers {
