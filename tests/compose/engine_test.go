@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // root is the repository, seen from this folder.
@@ -25,6 +27,43 @@ func needEngine(t *testing.T) {
 	if out, err := exec.Command("docker", "version").CombinedOutput(); err != nil {
 		t.Fatalf("RONDO_DOCKER=1, but there is no Docker engine (.ci/docker installs and starts one): %v\n%s", err, out)
 	}
+}
+
+// projects begins the name of what a test makes on the engine.
+const projects = "rondo-test-"
+
+// alone waits until no other test has the ports, and removes what tests left that were killed: the engine starts their containers anew whenever it
+// starts itself, and they would keep the ports for ever.
+func alone(t *testing.T) {
+	t.Helper()
+	lock, err := os.Create(filepath.Join(cacheDir(t), "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lock.Close() })
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"container", "network", "volume"} {
+		if left := leftovers(t, kind); len(left) > 0 {
+			t.Logf("%d of another test's left behind, kind %s: removed", len(left), kind)
+			remove := []string{kind, "rm", "--force"}
+			if kind == "network" {
+				remove = remove[:2]
+			}
+			must(t, docker(append(remove, left...)...))
+		}
+	}
+}
+
+// leftovers are the engine's containers, networks or volumes of any test.
+func leftovers(t *testing.T, kind string) []string {
+	t.Helper()
+	list := docker(kind, "ls", "--quiet", "--filter", "name=^"+projects)
+	if kind == "container" {
+		list.Args = append(list.Args, "--all")
+	}
+	return strings.Fields(must(t, list))
 }
 
 // cacheDir keeps what is built for the test: binaries, and Debian's base system.
@@ -107,8 +146,8 @@ func output(c *exec.Cmd) (string, error) {
 	c.Stderr = &complaints
 	out, err := c.Output()
 	if err != nil {
-		// What was printed comes last: a build's error stands at its end.
-		err = fmt.Errorf("%s: %w\n%s%s", strings.Join(c.Args, " "), err, complaints.String(), out)
+		// Complaints come last: what a build printed ends well before what the engine refused behind it.
+		err = fmt.Errorf("%s: %w\n%s%s", strings.Join(c.Args, " "), err, out, complaints.String())
 	}
 	return strings.TrimSpace(string(out)), err
 }

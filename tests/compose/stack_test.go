@@ -24,6 +24,7 @@ type stack struct {
 // newStack copies what a clone of the repository would have, with an .env that was filled in as its example says.
 func newStack(t *testing.T, settings map[string]string) *stack {
 	t.Helper()
+	alone(t)
 	dir := t.TempDir()
 	list := must(t, exec.Command("git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard"))
 	tar := exec.Command("tar", "--create", "--directory", root, "--files-from", "-")
@@ -63,7 +64,7 @@ func newStack(t *testing.T, settings map[string]string) *stack {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "RONDO_") || strings.HasPrefix(v, "AWS_") || strings.HasPrefix(v, "COMPOSE_")
 	})
-	s := &stack{t: t, dir: dir, log: "nats://" + publish + ":4222", env: append(env, fmt.Sprintf("COMPOSE_PROJECT_NAME=rondo-test-%d", os.Getpid()))}
+	s := &stack{t: t, dir: dir, log: "nats://" + publish + ":4222", env: append(env, fmt.Sprintf("COMPOSE_PROJECT_NAME=%s%d", projects, os.Getpid()))}
 	t.Cleanup(s.remove)
 	return s
 }
@@ -84,12 +85,8 @@ func (s *stack) remove() {
 		return err == nil
 	})
 	for _, kind := range []string{"container", "volume", "network"} {
-		list := docker(kind, "ls", "--quiet", "--filter", "label=com.docker.compose.project="+project)
-		if kind == "container" {
-			list.Args = append(list.Args, "--all")
-		}
-		if left, err := output(list); err != nil || left != "" {
-			s.t.Errorf("left behind: %s %s (%v)", kind, left, err)
+		if left := leftovers(s.t, kind); len(left) > 0 {
+			s.t.Errorf("left behind: %s %v", kind, left)
 		}
 	}
 }
