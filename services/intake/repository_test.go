@@ -30,7 +30,7 @@ func TestRepositoriesOfUsers(t *testing.T) {
 	missing.Key = storage.BlobKey(missing.SHA256)
 	commit := strings.Repeat("a1", 20)
 	query := func(change func(*events.QuerySubmitted)) events.QuerySubmitted {
-		q := events.QuerySubmitted{Instruction: "Mend it.", Task: "a", Consent: true, Repository: &events.QueryRepository{Archive: archive, Origin: "https://example.org/r.git", Commit: commit}}
+		q := events.QuerySubmitted{Instruction: "Mend it.", Task: "a", Consent: true, Repository: &events.UserRepository{Archive: archive, Origin: "https://example.org/r.git", Commit: commit}}
 		change(&q)
 		return q
 	}
