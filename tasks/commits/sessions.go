@@ -82,10 +82,10 @@ func (s *session) refusal() string {
 
 // sessionReader folds a run into its queries.
 type sessionReader struct {
-	tasks   func(query events.QuerySubmitted) storage.Ref
-	list    []*session
-	queries map[string]*session
-	answers map[string]*answer
+	snapshot func(query events.QuerySubmitted) storage.Ref
+	list     []*session
+	queries  map[string]*session
+	answers  map[string]*answer
 }
 
 // sessionsOf reads the queries of a run, or of its archive, in their order.
@@ -95,7 +95,7 @@ func sessionsOf(ctx context.Context, log eventlog.Reader, run string) ([]*sessio
 		return nil, err
 	}
 	r := sessionReader{queries: map[string]*session{}, answers: map[string]*answer{}}
-	r.tasks = func(query events.QuerySubmitted) storage.Ref {
+	r.snapshot = func(query events.QuerySubmitted) storage.Ref {
 		task, err := cfg.Task(query.Task)
 		if err != nil {
 			return storage.Ref{} // the intake takes no such query
@@ -157,7 +157,7 @@ func (r *sessionReader) ask(e events.Event) error {
 	if len(r.list) == maxQueries {
 		return fmt.Errorf("more than %d queries", maxQueries)
 	}
-	s := &session{query: e.Entity, asked: e.Seq, consent: query.Consent, began: r.tasks(query)}
+	s := &session{query: e.Entity, asked: e.Seq, consent: query.Consent, began: r.snapshot(query)}
 	r.list = append(r.list, s)
 	r.queries[e.Entity] = s
 	return nil

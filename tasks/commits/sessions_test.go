@@ -100,7 +100,7 @@ func TestImportSessions(t *testing.T) {
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
 	u := &user{t: t, log: log}
 	before := map[string]string{
-		"stock.py": began, "settings.cfg": "token = " + token + "\n", "old/odd \"name\"é.txt": "kept\n",
+		"stock.py": began, "settings.cfg": "token = " + token + "\n", "old/odd \"name\"é.txt": "kept\n", "old/git~1": "kept\n",
 		"test_stock.py": pyTest("take", "        s = {'bolt': 3}\n        self.assertTrue(take(s, 'bolt', 2))\n        self.assertEqual(s['bolt'], 1)"),
 	}
 	tested := pyTest("many", "        s = {'bolt': 1}\n        self.assertFalse(take(s, 'bolt', 2))\n        self.assertEqual(s['bolt'], 1)")
@@ -202,6 +202,7 @@ func checkSessionTask(t *testing.T, folder string) {
 		"environment/repo/stock.py":              "stock[item] -= n",
 		"environment/repo/settings.cfg":          "token = [redacted: github-pat]",
 		"environment/repo/old/odd \"name\"é.txt": "kept",
+		"environment/repo/old/git~1":             "kept",
 		"tests/test.patch":                       "test_many",
 		"solution/gold.patch":                    "+    if stock[item] < n:",
 	} {

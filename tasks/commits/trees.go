@@ -158,8 +158,8 @@ func (w *treeWriter) files(ctx context.Context, snapshot, change *storage.Ref) (
 			return err
 		case slices.Contains(leftovers, strings.ToLower(entry.Name())) && entry.IsDir():
 			return fs.SkipDir
-		case entry.IsDir(), strings.EqualFold(entry.Name(), ".git"):
-			return nil
+		case entry.IsDir(), strings.EqualFold(entry.Name(), ".git"), entry.Type()&fs.ModeSymlink != 0 && strings.EqualFold(entry.Name(), ".gitmodules"):
+			return nil // or Git would take no such tree
 		}
 		f, err := w.file(ctx, tree, path, entry)
 		files[path] = f

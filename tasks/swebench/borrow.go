@@ -150,12 +150,15 @@ func borrow(gitDir, commit string) (*Objects, error) {
 	return &Objects{dir}, nil
 }
 
+// anyName lets a repository have names of files that other systems take for .git.
+const anyName = "[core]\n\tprotectNTFS = false\n\tprotectHFS = false\n"
+
 // Create makes an empty bare repository in a new folder. Close it, which removes the folder.
 func Create(dir string) (*Objects, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "objects"), 0o700); err != nil {
 		return nil, err
 	}
-	return &Objects{dir}, makeBare(dir, map[string]string{"config": fmt.Sprintf(ownConfig, 0)})
+	return &Objects{dir}, makeBare(dir, map[string]string{"config": fmt.Sprintf(ownConfig, 0) + anyName})
 }
 
 // makeBare writes a bare repository's files, with those given by name.
