@@ -309,10 +309,22 @@ func (im *importer) isDecided(c commit) bool {
 	switch outcome.Reason {
 	case Slow:
 		return outcome.Limit >= im.Timeout.Seconds()
-	case Unfetched, NewerGo, NoNode, SlowPackages:
+	case Unfetched, NewerGo, NoNode, SlowPackages, SlowSearch:
 		return false
+	case Duplicate:
+		return im.isTask(outcome.Detail)
 	}
 	return there
+}
+
+// isTask reports whether something has become the task of a name.
+func (im *importer) isTask(name string) bool {
+	for _, outcome := range im.state.Commits {
+		if outcome.Task == name {
+			return true
+		}
+	}
+	return false
 }
 
 func (im *importer) enough() bool { return im.Max > 0 && im.made >= im.Max }
@@ -344,7 +356,7 @@ func (im *importer) note(ctx context.Context, c commit, outcome Outcome, err err
 		return
 	}
 	if twin := im.sameAs(c, outcome.Change); err == nil && outcome.folder != "" && twin != "" {
-		outcome = dropped(Same, twin)
+		outcome = dropped(Duplicate, twin)
 	}
 	if err == nil && outcome.folder != "" {
 		err = os.Rename(outcome.folder, filepath.Join(im.Dir, outcome.Task))

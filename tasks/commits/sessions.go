@@ -19,23 +19,23 @@ import (
 
 // Reasons of what the log says of a query.
 const (
-	NoConsent = "the user has not agreed"
-	Withdrawn = "its rollout is invalidated"
-	NoFinal   = "the user's final files are not recorded"
-	NoAnswer  = "the agent has not finished"
-	NoFiles   = "it began with an image's files"
+	NoConsent  = "the user has not agreed"
+	Withdrawal = "its rollout is invalidated"
+	NoFinal    = "the user's final files are not recorded"
+	NoAnswer   = "the agent has not finished"
+	NoFiles    = "it began with an image's files"
 )
 
 // Reasons of a query's files.
 const (
-	Lost        = "its files are not in the store"
-	Unreadable  = "its files cannot be unpacked"
-	Unsearched  = "its files cannot be searched for secrets in time"
-	SecretName  = "the name of a file holds a secret"
-	Undone      = "the user's final files are those that it began with"
-	Unchanged   = "the user changed nothing of what the agent left"
-	Same        = "the same change as another task"
-	AgentPasses = "no test tells the user's final files from the agent's"
+	LostFiles       = "its files are not in the store"
+	UnreadableFiles = "its files cannot be unpacked"
+	SlowSearch      = "its files cannot be searched for secrets in time"
+	SecretName      = "the name of a file holds a secret"
+	NoChange        = "the user's final files are those that it began with"
+	NoCorrection    = "the user changed nothing of what the agent left"
+	Duplicate       = "the same change as another task"
+	AgentPasses     = "no test tells the user's final files from the agent's"
 )
 
 // SessionsFile is the file in the folder of the tasks that holds what became of each query.
@@ -69,7 +69,7 @@ func (s *session) refusal() string {
 	case !s.consent:
 		return NoConsent
 	case s.withdrawn:
-		return Withdrawn
+		return Withdrawal
 	case s.final == nil:
 		return NoFinal
 	case !s.judged.finished:
@@ -273,11 +273,11 @@ func (r *sessionImporter) judgeSession(ctx context.Context, c commit, work strin
 	change := hex.EncodeToString(append(slices.Clone(began.content[:8]), final.content[:8]...))
 	switch twin := r.sameAsLocked(c, change); {
 	case final.content == began.content:
-		return dropped(Undone), nil
+		return dropped(NoChange), nil
 	case final.content == agent.content:
-		return dropped(Unchanged), nil
+		return dropped(NoCorrection), nil
 	case twin != "":
-		return dropped(Same, twin), nil
+		return dropped(Duplicate, twin), nil
 	}
 	m := r.maker
 	m.objects, m.Repository = objects, objects.Dir()

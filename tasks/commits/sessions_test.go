@@ -1,6 +1,8 @@
 package commits
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -121,21 +123,21 @@ func TestImportSessions(t *testing.T) {
 		}
 		return u.visit(v)
 	}
-	say(Same, visit{query: "qtwin", agent: tried, final: after})
+	say(Duplicate, visit{query: "qtwin", agent: tried, final: after})
 	taken := say("", visit{query: "qtask", agent: tried, final: after})
 	say(NoConsent, visit{query: "qdissent", dissents: true, agent: tried, final: after})
 	say(NoFinal, visit{query: "qsilent", agent: tried})
 	say(NoAnswer, visit{query: "qopen", final: after})
-	gone := say(Withdrawn, visit{query: "qgone", agent: tried, final: after})
+	gone := say(Withdrawal, visit{query: "qgone", agent: tried, final: after})
 	u.append(events.RolloutInvalidatedType, gone, events.RolloutInvalidated{Reason: "the user withdrew"})
 	say(AgentPasses, visit{query: "qright", agent: map[string]string{"stock.py": mended + "\n\nMOST = 3\n"}, final: after})
-	say(Unchanged, visit{query: "qkept", agent: with(after, "node_modules/x.js", "1"), final: after})
-	say(Undone, visit{query: "qundone", agent: tried, final: before})
+	say(NoCorrection, visit{query: "qkept", agent: with(after, "node_modules/x.js", "1"), final: after})
+	say(NoChange, visit{query: "qundone", agent: tried, final: before})
 	say(MessageFix, visit{query: "qtold", wish: "Please write this into it: if stock[item] < n: and nothing else", agent: tried, final: after})
 	say(NoTests, visit{query: "quntested", agent: tried, final: with(before, "stock.py", mended)})
 	say(PassesBefore, visit{query: "qvague", agent: tried, final: with(before, "stock.py", mended, "test_more.py", strings.ReplaceAll(before["test_stock.py"], "take(self", "more(self"))})
-	say(Lost, visit{query: "qlost", agent: tried, broken: &lost})
-	say(Unreadable, visit{query: "qgarbage", agent: tried, broken: &garbage})
+	say(LostFiles, visit{query: "qlost", agent: tried, broken: &lost})
+	say(UnreadableFiles, visit{query: "qgarbage", agent: tried, broken: &garbage})
 	say(SecretName, visit{query: "qnamed", agent: tried, final: with(after, token+".txt", "")})
 
 	got, ran := map[string]string{}, 0
@@ -173,7 +175,7 @@ func TestImportSessions(t *testing.T) {
 	}
 	u.append(events.RolloutInvalidatedType, taken, events.RolloutInvalidated{Reason: "the user withdrew"})
 	report, err = ImportSessions(t.Context(), o, log.Reader, "r")
-	if err != nil || slices.Contains(report.Tasks, "r.qtask") || report.Dropped[Withdrawn] != 2 {
+	if err != nil || !slices.Equal(report.Tasks, []string{"r.qtwin"}) || report.Dropped[Withdrawal] != 2 {
 		t.Errorf("withdrawn: %+v: %v", report, err)
 	}
 	if _, err := os.Lstat(folder); err == nil {
@@ -248,3 +250,22 @@ func TestSessionTaskNames(t *testing.T) {
 		seen[name] = true
 	}
 }
+
+// TestSlowSearch: files that cannot be searched in time drop the query, and an interrupt does not.
+func TestSlowSearch(t *testing.T) {
+	m := newMasker()
+	if data, err := m.mask(t.Context(), []byte("token = "+token)); err != nil || string(data) != "token = [redacted: github-pat]" || m.left >= maxSearch {
+		t.Errorf("%q, %v left: %v", data, m.left, err)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := m.mask(stopped, []byte("other")); !errors.Is(err, context.Canceled) {
+		t.Errorf("an interrupt: %v", err)
+	}
+	m.left = 0
+	if refused, ok := errors.AsType[*refusedTree](second(m.mask(t.Context(), []byte("other")))); !ok || refused.reason != SlowSearch {
+		t.Errorf("without time: %v", refused)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

@@ -1,6 +1,7 @@
 package commits
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 	"github.com/rondo-rl/rondo/redact"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/storage"
-	packed "github.com/rondo-rl/rondo/storage/parts"
+	storedparts "github.com/rondo-rl/rondo/storage/parts"
 	"github.com/rondo-rl/rondo/tasks/swebench"
 )
 
@@ -47,24 +48,17 @@ type treeWriter struct {
 
 // ofSession makes the commits of what a session began with, of what the agent left and of the user's final files, which has the instruction as its message.
 func (w *treeWriter) ofSession(ctx context.Context, s *session, instruction string) (began, agent, final writtenTree, err error) {
-	inTime, cancel := context.WithTimeout(ctx, maxSearch)
-	defer cancel()
-	defer func() {
-		if err != nil && inTime.Err() != nil && ctx.Err() == nil {
-			err = &refusedTree{Unsearched, fmt.Sprint("more than ", maxSearch)}
-		}
-	}()
-	message, err := w.mask.mask(inTime, []byte(instruction))
+	message, err := w.mask.mask(ctx, []byte(instruction))
 	if err != nil {
 		return began, agent, final, err
 	}
-	if began, err = w.write(inTime, "began", "", "The files that the query began with", &s.began, nil); err != nil {
+	if began, err = w.write(ctx, "began", "", "The files that the query began with", &s.began, nil); err != nil {
 		return began, agent, final, err
 	}
-	if agent, err = w.write(inTime, "agent", began.id, "The agent's", &s.began, s.judged.left); err != nil {
+	if agent, err = w.write(ctx, "agent", began.id, "The agent's", &s.began, s.judged.left); err != nil {
 		return began, agent, final, err
 	}
-	final, err = w.write(inTime, "final", began.id, string(message), s.final, nil)
+	final, err = w.write(ctx, "final", began.id, string(message), s.final, nil)
 	return began, agent, final, err
 }
 
@@ -134,7 +128,7 @@ func (w *treeWriter) files(ctx context.Context, snapshot, change *storage.Ref) (
 			return nil
 		}
 		return func() (io.ReadCloser, error) {
-			from, _, err := packed.Open(ctx, w.store, *ref, nil)
+			from, _, err := storedparts.Open(ctx, w.store, *ref, nil)
 			if err != nil {
 				failed = err
 				return nil, err
@@ -145,11 +139,12 @@ func (w *treeWriter) files(ctx context.Context, snapshot, change *storage.Ref) (
 	tree, err := sandbox.Tree(maxSessionTree, source(snapshot), source(change))
 	switch {
 	case failed != nil && storage.IsUnusable(failed):
-		return nil, &refusedTree{Lost, failed.Error()}
+		return nil, &refusedTree{LostFiles, failed.Error()}
 	case failed != nil:
 		return nil, failed
 	case err != nil:
-		return nil, &refusedTree{Unreadable, err.Error()}
+		detail, err := w.mask.mask(ctx, []byte(err.Error())) // it can have names of files
+		return nil, cmp.Or(err, error(&refusedTree{UnreadableFiles, string(detail)}))
 	}
 	files := map[string]treeFile{}
 	err = fs.WalkDir(tree, ".", func(path string, entry fs.DirEntry, err error) error {
@@ -169,7 +164,7 @@ func (w *treeWriter) files(ctx context.Context, snapshot, change *storage.Ref) (
 		return nil, err
 	}
 	names := strings.Join(slices.Sorted(maps.Keys(files)), "\n")
-	secrets, err := redact.Find(ctx, names)
+	secrets, err := w.mask.find(ctx, names)
 	if err == nil && len(secrets) > 0 {
 		err = &refusedTree{SecretName, secrets[0].Rule}
 	}
@@ -206,10 +201,22 @@ type masker struct {
 	clean  map[[sha256.Size]byte]bool
 	masked map[[sha256.Size]byte][]byte
 	found  int
+	left   time.Duration // for the search
 }
 
 func newMasker() *masker {
-	return &masker{map[[sha256.Size]byte]bool{}, map[[sha256.Size]byte][]byte{}, 0}
+	return &masker{map[[sha256.Size]byte]bool{}, map[[sha256.Size]byte][]byte{}, 0, maxSearch}
+}
+
+func (m *masker) find(ctx context.Context, text string) ([]redact.Span, error) {
+	inTime, cancel := context.WithTimeout(ctx, m.left)
+	defer cancel()
+	begin := time.Now()
+	found, err := redact.Find(inTime, text)
+	if m.left -= time.Since(begin); err != nil && ctx.Err() == nil && inTime.Err() != nil {
+		err = &refusedTree{SlowSearch, fmt.Sprint("more than ", maxSearch)}
+	}
+	return found, err
 }
 
 func (m *masker) mask(ctx context.Context, data []byte) ([]byte, error) {
@@ -221,7 +228,7 @@ func (m *masker) mask(ctx context.Context, data []byte) ([]byte, error) {
 		return data, nil
 	}
 	text := string(data)
-	found, err := redact.Find(ctx, text)
+	found, err := m.find(ctx, text)
 	if err != nil {
 		return nil, err
 	}
