@@ -52,7 +52,7 @@ func TestUnknownNames(t *testing.T) {
 		"trajectories show first nope", "weights diff nope", "weights fetch nope --to " + t.TempDir(), "weights gc nope", "weights list nope", "weights mirror nope --to " + t.TempDir(),
 		"weights promote nope 1", "weights rollback nope", "weights show nope", "weights fetch first --engine nope --engine-url http://127.0.0.1:1 --to " + t.TempDir(),
 		"weights fetch small --from " + gone + " --to " + t.TempDir(),
-		"sandbox open nope -- ls", "sandbox open g000001-0 --run nope -- ls", "archive restore nope", "archive seal nope", "archive verify nope", "index pairs nope --out " + gone,
+		"sandbox open nope -- ls", "sandbox open g000001-0 --run nope -- ls", "archive restore nope", "archive seal nope", "archive verify nope", "index pairs nope --out " + gone, "tasks import sessions nope " + t.TempDir(),
 		"index search " + folder + " q --in nope", "index status " + folder + " --embedder nope", "index status " + gone, "index search " + gone + " q", "index sync " + gone, "index forget " + gone,
 		"explain batch nope 1", "explain batch first 1 --feed nope", "explain group nope g000001", "explain group first nope", "explain rollout nope r", "explain rollout first nope",
 		"fork nope --turn 0 --count 1", "fork g000001-0 --turn 0 --count 1 --run nope", "invalidate nope --where reward=1 --reason x", "invalidate first --where task=nope --reason x",

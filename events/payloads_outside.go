@@ -21,11 +21,11 @@ type QuerySubmitted struct {
 	// Consent: the user has agreed that the query is recorded and trained on, with its repository.
 	Consent bool `json:"consent,omitempty"`
 	// Repository is the user's own, in place of the task's snapshot; nil for the task's.
-	Repository *QueryRepository `json:"repository,omitempty"`
+	Repository *UserRepository `json:"repository,omitempty"`
 }
 
-// QueryRepository is the code that a query is about, as the sender packed it: a plane fetches nothing.
-type QueryRepository struct {
+// UserRepository is a user's code, as the sender packed it: a plane fetches nothing.
+type UserRepository struct {
 	// Archive is a blob in the form of a task's snapshot: a tar of files, folders and links that stay inside, compressed by zstd.
 	Archive storage.Ref `json:"archive"`
 	// Origin and Commit say where it is from, where that is a Git repository. An origin has no credentials.
@@ -60,6 +60,9 @@ type FeedbackRecorded struct {
 	// reject 0.
 	Reward *float64 `json:"reward,omitempty"`
 	Text   string   `json:"text,omitempty" jsonschema:"maxLength=10000"`
+	// Repository is the user's code in the end, with what was changed of the answer to a query; nil where it is not known. A
+	// later one takes its place.
+	Repository *UserRepository `json:"repository,omitempty"`
 }
 
 // Score is the reward that the signal stands for; ok is false for a remark that scores nothing.

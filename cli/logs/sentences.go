@@ -127,7 +127,11 @@ var tellers = map[events.Type]func(events.Event) (string, error){
 		if score, ok := d.Score(); ok {
 			reward = fmt.Sprintf(", reward %.4g", score)
 		}
-		return fmt.Sprintf("feedback: %s%s%s", d.Signal, reward, because(d.Text))
+		final := ""
+		if d.Repository != nil {
+			final = ", with the user's final files"
+		}
+		return fmt.Sprintf("feedback: %s%s%s%s", d.Signal, reward, final, because(d.Text))
 	}),
 
 	events.MarkRecordedType: teller(func(d events.MarkRecorded) string {

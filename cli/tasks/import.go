@@ -18,7 +18,7 @@ import (
 
 func newTasksImport(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "import", Short: "Make task folders of other formats"}
-	cmd.AddCommand(newTasksImportSWEBench(g), newTasksImportR2E(g), newTasksImportTerminalBench(g), newTasksImportGit(g))
+	cmd.AddCommand(newTasksImportSWEBench(g), newTasksImportR2E(g), newTasksImportTerminalBench(g), newTasksImportGit(g), newTasksImportSessions(g))
 	return cmd
 }
 

@@ -305,6 +305,9 @@ func feedback(f events.FeedbackRecorded) string {
 	if reward, ok := f.Score(); ok {
 		text += fmt.Sprintf(", reward %g", reward)
 	}
+	if f.Repository != nil {
+		text += ", with the user's final files"
+	}
 	if f.Text != "" {
 		text += ": " + f.Text
 	}

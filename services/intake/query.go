@@ -39,33 +39,33 @@ func (s *Service) admitQuery(ctx context.Context, cfg runfile.RunConfig, fact ev
 	if err := s.admitFill(ctx, fact); err != nil {
 		return err
 	}
-	return s.admitRepository(ctx, cfg, fact.Run, p)
+	return s.admitRepository(ctx, cfg, fact.Run, p.Repository, p.Consent)
 }
 
-// Bounds of a repository that a query brings: its archive, and its files, which a sandbox with the default limits has room for twice.
+// Bounds of a repository of a user: its archive, and its files, which a sandbox with the default limits has room for twice.
 const (
 	maxRepository      = 64 << 20
 	maxRepositoryFiles = sandbox.DefaultDiskBytes / 2
 )
 
-// admitRepository checks the code that a query brings. The archive is read whole, as a sandbox that cannot unpack it would fail the run's machines.
-func (s *Service) admitRepository(ctx context.Context, cfg runfile.RunConfig, run string, p *events.QuerySubmitted) error {
-	switch r := p.Repository; {
+// admitRepository checks the code of a user. The archive is read whole, as a sandbox that cannot unpack it would fail the run's machines.
+func (s *Service) admitRepository(ctx context.Context, cfg runfile.RunConfig, run string, r *events.UserRepository, consent bool) error {
+	switch {
 	case r == nil:
 		return nil
 	case !cfg.Has(runfile.FeatureUserRepositories):
 		return refuse("repository: the run takes none of users; runs that do have %s among their features", runfile.FeatureUserRepositories)
-	case !p.Consent: // whatever traffic.consent says
+	case !consent: // whatever traffic.consent says
 		return refuse("consent: the run takes no repository of users who have not agreed")
 	case strings.Contains(r.Origin, "@"):
 		return refuse("repository.origin: leave out what stands before @, as it may be a credential")
 	}
-	data, err := s.object(ctx, product(run), "repository.archive", p.Repository.Archive, maxRepository)
+	data, err := s.object(ctx, product(run), "repository.archive", r.Archive, maxRepository)
 	if err != nil {
 		return err
 	}
 	if err := sandbox.Check(bytes.NewReader(data), maxRepositoryFiles); err != nil {
-		s.logger.WarnContext(ctx, "repository refused", "run", run, "key", p.Repository.Archive.Key, "error", err)
+		s.logger.WarnContext(ctx, "repository refused", "run", run, "key", r.Archive.Key, "error", err)
 		return refuse("repository.archive: want a tar, compressed by zstd or not, of at most %d bytes in at most %d files, folders and symbolic links that stay inside, each with a clean path "+
 			"that is there once; the intake's log says what is wrong", maxRepositoryFiles, sandbox.MaxFiles)
 	}
@@ -105,10 +105,33 @@ func (s *Service) admitFeedback(ctx context.Context, cfg runfile.RunConfig, fact
 	case p.Reward != nil:
 		err = admitReward("reward", *p.Reward)
 	}
+	if err == nil && p.Repository != nil {
+		err = s.admitFinal(ctx, cfg, last, p.Repository)
+	}
 	if _, scores := p.Score(); err != nil || !scores || cfg.Has(runfile.FeatureFeedbackRewards) {
 		return err
 	}
 	return s.admitRemark(ctx, last)
+}
+
+// admitFinal checks the code that a user has in the end: of the answer to a query, whose user has agreed.
+func (s *Service) admitFinal(ctx context.Context, cfg runfile.RunConfig, start events.Event, r *events.UserRepository) error {
+	started, err := events.Data[events.RolloutStarted](start)
+	if err != nil {
+		return err
+	}
+	asked, err := s.log.LastOfType(ctx, start.Run, events.QuerySubmittedType, started.Task)
+	if errors.Is(err, eventlog.ErrNotFound) {
+		return refuse("repository: rollout %s answers no query", start.Entity)
+	}
+	if err != nil {
+		return err
+	}
+	query, err := events.Data[events.QuerySubmitted](asked)
+	if err != nil {
+		return err
+	}
+	return s.admitRepository(ctx, cfg, start.Run, r, query.Consent)
 }
 
 // admitRemark refuses feedback that would be a rollout's reward where the run does not want that.

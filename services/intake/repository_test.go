@@ -30,7 +30,7 @@ func TestRepositoriesOfUsers(t *testing.T) {
 	missing.Key = storage.BlobKey(missing.SHA256)
 	commit := strings.Repeat("a1", 20)
 	query := func(change func(*events.QuerySubmitted)) events.QuerySubmitted {
-		q := events.QuerySubmitted{Instruction: "Mend it.", Task: "a", Consent: true, Repository: &events.QueryRepository{Archive: archive, Origin: "https://example.org/r.git", Commit: commit}}
+		q := events.QuerySubmitted{Instruction: "Mend it.", Task: "a", Consent: true, Repository: &events.UserRepository{Archive: archive, Origin: "https://example.org/r.git", Commit: commit}}
 		change(&q)
 		return q
 	}
@@ -53,6 +53,38 @@ func TestRepositoriesOfUsers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused := outsider{t, log, c.run}.state(events.QuerySubmittedType, "q-"+strings.ReplaceAll(name, " ", "-"), c.data)
+			if (c.want == "") != (refused == "") || !strings.Contains(refused, c.want) || strings.Contains(refused, "secret") {
+				t.Errorf("answered %q instead of %q", refused, c.want)
+			}
+		})
+	}
+	final := func(change func(*events.FeedbackRecorded)) events.FeedbackRecorded {
+		f := events.FeedbackRecorded{Signal: events.SignalFollow, Text: "I did it.", Repository: &events.UserRepository{Archive: archive, Origin: "https://example.org/r.git", Commit: commit}}
+		change(&f)
+		return f
+	}
+	o := outsider{t, log, "r"}
+	o.must(events.QuerySubmittedType, "q-theirs", events.QuerySubmitted{Instruction: "Mend it.", Task: "a", Consent: false})
+	servicetest.StartRollout(t, log, "r", "g000001-0", "q-taken")
+	servicetest.StartRollout(t, log, "r", "g000002-0", "q-theirs")
+	servicetest.StartRollout(t, log, "r", "g000003-0", "a")
+	for name, c := range map[string]struct {
+		rollout string
+		data    events.FeedbackRecorded
+		want    string
+	}{
+		"in the end":    {"g000001-0", final(func(*events.FeedbackRecorded) {}), ""},
+		"did not agree": {"g000002-0", final(func(*events.FeedbackRecorded) {}), "consent: "},
+		"of no query":   {"g000003-0", final(func(*events.FeedbackRecorded) {}), "repository: rollout g000003-0 answers no query"},
+		"in the end, no archive": {"g000001-0", final(func(f *events.FeedbackRecorded) {
+			f.Repository.Archive = servicetest.Blob(t, log.Store(), []byte("PK"))
+		}), "repository.archive: want a tar"},
+		"in the end, a password":  {"g000001-0", final(func(f *events.FeedbackRecorded) { f.Repository.Origin = "https://me:secret@example.org/r" }), "repository.origin"},
+		"in the end, too large":   {"g000001-0", final(func(f *events.FeedbackRecorded) { f.Repository.Archive = big }), "at most"},
+		"in the end, not in hand": {"g000001-0", final(func(f *events.FeedbackRecorded) { f.Repository.Archive = missing }), "the store has no object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			refused := o.state(events.FeedbackRecordedType, c.rollout, c.data)
 			if (c.want == "") != (refused == "") || !strings.Contains(refused, c.want) || strings.Contains(refused, "secret") {
 				t.Errorf("answered %q instead of %q", refused, c.want)
 			}

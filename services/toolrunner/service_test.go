@@ -125,7 +125,7 @@ func TestWorkspaceOfAUsersQuery(t *testing.T) {
 	servicetest.OpenRun(t, log, "r", cfg)
 	theirs := servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"b.txt": "the user's\n"}))
 	servicetest.Append(t, log, servicetest.Event(t, "r", events.QuerySubmittedType, "q1", "0", events.QuerySubmitted{
-		Instruction: "Mend it.", Task: "a", Consent: true, Repository: &events.QueryRepository{Archive: theirs},
+		Instruction: "Mend it.", Task: "a", Consent: true, Repository: &events.UserRepository{Archive: theirs},
 	}))
 	servicetest.StartRollout(t, log, "r", rollout, "q1")
 	service(t, log, nil)

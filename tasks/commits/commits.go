@@ -1,5 +1,6 @@
 // Package commits makes tasks of the commits of a repository that change both tests and code: it turns each into a row of SWE-bench's kind, whose
-// tests have run in sandboxes with the fix and without it, and package swebench makes the task's folder.
+// tests have run in sandboxes with the fix and without it, and package swebench makes the task's folder. What users have made of an agent's answers are
+// commits for it, too.
 package commits
 
 import (
@@ -37,12 +38,12 @@ type Options struct {
 
 // Report sums up an import, with what earlier ones into the same folder have found out.
 type Report struct {
-	Commits int            `json:"commits"` // of those asked for; of merges only pull requests
+	Found   int            `json:"found"` // commits of those asked for, of merges only pull requests; or queries
 	Tasks   []string       `json:"tasks"`
 	Dropped map[string]int `json:"dropped"` // how many by each reason
-	Failed  []string       `json:"failed"`  // commits at which this machine failed
-	Left    int            `json:"left"`    // commits that were not looked at
-	State   string         `json:"state"`   // the file that holds each commit's outcome
+	Failed  []string       `json:"failed"`  // those at which this machine failed
+	Left    int            `json:"left"`    // those that were not looked at
+	State   string         `json:"state"`   // the file that holds the outcome of each
 	Seconds float64        `json:"seconds"`
 }
 
@@ -57,14 +58,24 @@ const (
 	flushEvery  = 2 * time.Second
 )
 
-type importer struct {
+// maker makes tasks of the commits of a repository.
+type maker struct {
 	Options
-	name     string
-	objects  *swebench.Objects
-	modules  *fetcher
-	packages *packages
-	node     func() (there, strips bool)
-	pytest   func(context.Context) (bool, error)
+	set, name string // of the tasks
+	objects   *swebench.Objects
+	modules   *fetcher
+	packages  *packages
+	node      func() (there, strips bool)
+	pytest    func(context.Context) (bool, error)
+}
+
+type importer struct {
+	maker
+	file  string // of the state, in the folder of the tasks
+	noun  string // of what tasks are made of
+	tasks func(ctx context.Context, c commit, work string) (Outcome, error)
+
+	release func() error // lets other imports into the folder
 
 	mu       sync.Mutex
 	state    state
@@ -78,7 +89,7 @@ type importer struct {
 // state is the file.
 type state struct {
 	Version int                `json:"version"`
-	Commits map[string]Outcome `json:"commits"`
+	Commits map[string]Outcome `json:"outcomes"`
 }
 
 const stateVersion = 1
@@ -86,7 +97,6 @@ const stateVersion = 1
 // Import makes tasks of a repository's commits, from new to old. What an earlier import into the same folder has decided holds. The report is also there beside an error.
 func Import(ctx context.Context, o Options) (Report, error) {
 	begin := time.Now()
-	o.Jobs, o.Timeout = max(1, o.Jobs), cmp.Or(o.Timeout, 5*time.Minute)
 	source, err := filepath.Abs(o.Repository)
 	if err != nil {
 		return Report{}, err
@@ -96,23 +106,12 @@ func Import(ctx context.Context, o Options) (Report, error) {
 		return Report{}, err
 	}
 	defer objects.Close()
-	kept, err := filepath.Abs(filepath.Join(o.Dir, modulesFolder))
+	im, err := newImporter(ctx, o, StateFile, "commit")
 	if err != nil {
 		return Report{}, err
 	}
-	im := &importer{Options: o, name: nameOf(source), objects: objects, modules: &fetcher{dir: kept, most: maxModules, sets: map[string]moduleSet{}}, packages: newPackages(kept), node: nodeOf(ctx)}
-	defer im.modules.close()
-	defer im.packages.close()
-	ask := im.hasPytest(ctx)
-	im.pytest = func(context.Context) (bool, error) { return ask() }
-	release, err := im.alone()
-	if err != nil {
-		return Report{}, err
-	}
-	defer release()
-	if im.state, err = readState(im.stateFile()); err != nil {
-		return Report{}, err
-	}
+	defer im.close()
+	im.set, im.name, im.objects, im.tasks = "commits", nameOf(source), objects, im.judge
 	list, err := im.walk(ctx, head)
 	if err != nil {
 		return Report{}, fmt.Errorf("%s: %w", o.Repository, err)
@@ -121,6 +120,33 @@ func Import(ctx context.Context, o Options) (Report, error) {
 	report := im.report(list)
 	report.Seconds = time.Since(begin).Seconds()
 	return report, err
+}
+
+// newImporter begins an import of what has a name, whose outcomes stand in a file. Close it.
+func newImporter(ctx context.Context, o Options, file, noun string) (*importer, error) {
+	o.Jobs, o.Timeout = max(1, o.Jobs), cmp.Or(o.Timeout, 5*time.Minute)
+	kept, err := filepath.Abs(filepath.Join(o.Dir, modulesFolder))
+	if err != nil {
+		return nil, err
+	}
+	m := maker{Options: o, modules: &fetcher{dir: kept, most: maxModules, sets: map[string]moduleSet{}}, packages: newPackages(kept), node: nodeOf(ctx)}
+	ask := m.hasPytest(ctx)
+	m.pytest = func(context.Context) (bool, error) { return ask() }
+	im := &importer{maker: m, file: file, noun: noun}
+	if im.release, err = im.alone(); err != nil {
+		return nil, err
+	}
+	if im.state, err = readState(im.stateFile()); err != nil {
+		im.close()
+		return nil, err
+	}
+	return im, nil
+}
+
+func (im *importer) close() {
+	im.modules.close()
+	im.packages.close()
+	im.release()
 }
 
 // alone makes the folder, and keeps other imports out of it.
@@ -142,7 +168,7 @@ func (im *importer) alone() (release func() error, err error) {
 	return file.Close, nil
 }
 
-func (im *importer) stateFile() string { return filepath.Join(im.Dir, StateFile) }
+func (im *importer) stateFile() string { return filepath.Join(im.Dir, im.file) }
 
 // pulled are the merges that stand for a pull request: its title is the first line behind their subject.
 var pulled = regexp.MustCompile(`^Merge pull request #\d+ from `)
@@ -212,7 +238,7 @@ func ofPulls(all []merged, head string) (list []commit) {
 		if merge && !(m.pull && mainline[m.id]) {
 			continue
 		}
-		list = append(list, commit{m.id, append(m.parents, "")[0], merge, owner[m.id]})
+		list = append(list, commit{id: m.id, parent: append(m.parents, "")[0], pull: merge, within: owner[m.id]})
 	}
 	return list
 }
@@ -283,17 +309,29 @@ func (im *importer) isDecided(c commit) bool {
 	switch outcome.Reason {
 	case Slow:
 		return outcome.Limit >= im.Timeout.Seconds()
-	case Unfetched, NewerGo, NoNode, SlowPackages:
+	case Unfetched, NewerGo, NoNode, SlowPackages, SlowSearch:
 		return false
+	case Duplicate:
+		return im.isTask(outcome.Detail)
 	}
 	return there
+}
+
+// isTask reports whether something has become the task of a name.
+func (im *importer) isTask(name string) bool {
+	for _, outcome := range im.state.Commits {
+		if outcome.Task == name {
+			return true
+		}
+	}
+	return false
 }
 
 func (im *importer) enough() bool { return im.Max > 0 && im.made >= im.Max }
 
 // one works on a commit, and notes what became of it.
 func (im *importer) one(ctx context.Context, c commit) {
-	id := im.name + "-" + c.id[:12]
+	id := im.taskOf(c)
 	var outcome Outcome
 	_, err := os.Lstat(filepath.Join(im.Dir, id))
 	switch {
@@ -304,7 +342,7 @@ func (im *importer) one(ctx context.Context, c commit) {
 	case errors.Is(err, fs.ErrNotExist):
 		var work string
 		if work, err = os.MkdirTemp(im.Dir, ".making-"); err == nil {
-			outcome, err = im.judge(ctx, c, work)
+			outcome, err = im.tasks(ctx, c, work)
 			defer os.RemoveAll(work)
 		}
 	}
@@ -317,6 +355,9 @@ func (im *importer) note(ctx context.Context, c commit, outcome Outcome, err err
 	if ctx.Err() != nil || outcome.Task != "" && im.enough() {
 		return
 	}
+	if twin := im.sameAs(c, outcome.Change); err == nil && outcome.folder != "" && twin != "" {
+		outcome = dropped(Duplicate, twin)
+	}
 	if err == nil && outcome.folder != "" {
 		err = os.Rename(outcome.folder, filepath.Join(im.Dir, outcome.Task))
 	}
@@ -326,7 +367,7 @@ func (im *importer) note(ctx context.Context, c commit, outcome Outcome, err err
 	if err != nil {
 		im.failed = append(im.failed, c.id)
 		if im.failures++; im.failures >= maxFailures {
-			im.broken = cmp.Or(im.broken, fmt.Errorf("commit %s: %w (this machine failed at %d commits in a row)", c.id, err, maxFailures))
+			im.broken = cmp.Or(im.broken, fmt.Errorf("%s %s: %w (this machine failed %d times in a row)", im.noun, c.id, err, maxFailures))
 		}
 		return
 	}
@@ -373,7 +414,7 @@ func readState(name string) (s state, err error) {
 		err = fmt.Errorf("version %d, want %d", s.Version, stateVersion)
 	}
 	if err != nil {
-		return s, fmt.Errorf("%s: %w: without the file all commits that became no task are tried again", name, err)
+		return s, fmt.Errorf("%s: %w: without the file all that became no task are tried again", name, err)
 	}
 	return s, nil
 }
@@ -387,7 +428,7 @@ func (im *importer) there(task string) bool {
 }
 
 func (im *importer) report(list []commit) Report {
-	r := Report{Commits: len(list), Tasks: []string{}, Dropped: map[string]int{}, Failed: append([]string{}, im.failed...), State: im.stateFile()}
+	r := Report{Found: len(list), Tasks: []string{}, Dropped: map[string]int{}, Failed: append([]string{}, im.failed...), State: im.stateFile()}
 	for _, c := range list {
 		switch outcome, there := im.state.Commits[c.id]; {
 		case slices.Contains(r.Failed, c.id): // whatever an earlier import has found

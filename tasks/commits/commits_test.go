@@ -157,7 +157,7 @@ func TestImport(t *testing.T) {
 	}
 	o.Max = 0
 	report, err := Import(t.Context(), o)
-	if err != nil || len(report.Tasks) != 2 || report.Left != 0 || report.Commits != len(want) {
+	if err != nil || len(report.Tasks) != 2 || report.Left != 0 || report.Found != len(want) {
 		t.Errorf("all: %+v, %v", report, err)
 	}
 	got, err := readState(report.State)
@@ -504,7 +504,7 @@ func TestPulls(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer objects.Close()
-	im := &importer{objects: objects}
+	im := &importer{maker: maker{objects: objects}}
 	list, err := im.walk(t.Context(), head)
 	within := map[string]string{}
 	for _, c := range list {
@@ -528,7 +528,7 @@ func TestPulls(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(o.Dir, "stock-"+pull[:12]), 0o755); err != nil { // as if it had become a task
 		t.Fatal(err)
 	}
-	if report, err := Import(t.Context(), o); err != nil || report.Dropped[Part] != 2 || len(report.Tasks) != 1 || report.Commits != 6 {
+	if report, err := Import(t.Context(), o); err != nil || report.Dropped[Part] != 2 || len(report.Tasks) != 1 || report.Found != 6 {
 		t.Errorf("%+v, %v", report, err)
 	}
 	if err := os.RemoveAll(filepath.Join(o.Dir, StateFile)); err != nil {
@@ -585,7 +585,7 @@ func TestHostileHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer objects.Close()
-	im := &importer{objects: objects}
+	im := &importer{maker: maker{objects: objects}}
 	list, err := im.walk(t.Context(), head)
 	if err != nil || len(list) != 2 || list[1].parent != "" {
 		t.Fatalf("%+v, %v", list, err)
@@ -613,11 +613,11 @@ func TestSince(t *testing.T) {
 	h.commit("two", map[string]string{"a": "2"})
 	o := Options{Repository: h.dir, Dir: t.TempDir(), Since: h.at.Add(-time.Hour)}
 	report, err := Import(t.Context(), o)
-	if err != nil || report.Commits != 1 || report.Dropped[Prose] != 1 {
+	if err != nil || report.Found != 1 || report.Dropped[Prose] != 1 {
 		t.Errorf("%+v, %v", report, err)
 	}
 	o.Since = time.Time{}
-	if report, err = Import(t.Context(), o); err != nil || report.Commits != 2 || report.Dropped[NoParent] != 1 {
+	if report, err = Import(t.Context(), o); err != nil || report.Found != 2 || report.Dropped[NoParent] != 1 {
 		t.Errorf("%+v, %v", report, err)
 	}
 }
@@ -636,7 +636,7 @@ func TestModFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer objects.Close()
-	im := &importer{objects: objects}
+	im := &importer{maker: maker{objects: objects}}
 	names, err := treeOf(t.Context(), objects, head)
 	if want := []string{"a/go.mod", "a/go.sum", "b.go"}; err != nil || !slices.Equal(slices.Sorted(maps.Keys(names)), want) {
 		t.Errorf("%v, %v", names, err)
@@ -664,7 +664,7 @@ func TestDone(t *testing.T) {
 		"an older Go":      {Outcome{Reason: NewerGo}, false},
 		"slow modules":     {Outcome{Reason: SlowModules}, true},
 	} {
-		im := &importer{Options: Options{Timeout: time.Minute}, state: state{Commits: map[string]Outcome{"a": c.outcome}}, failed: []string{"a"}}
+		im := &importer{maker: maker{Options: Options{Timeout: time.Minute}}, state: state{Commits: map[string]Outcome{"a": c.outcome}}, failed: []string{"a"}}
 		if im.isDecided(commit{id: "a"}) != c.want || im.isDecided(commit{id: "b"}) {
 			t.Error(name)
 		}
@@ -681,7 +681,7 @@ func TestState(t *testing.T) {
 	second := h.commit("two", map[string]string{"a": "2"})
 	o := Options{Repository: h.dir, Dir: t.TempDir()}
 	file := filepath.Join(o.Dir, StateFile)
-	for _, text := range []string{"", "{", "[]", `{"version": 2, "commits": {}}`, `{"version": 1}`} {
+	for _, text := range []string{"", "{", "[]", `{"version": 2, "outcomes": {}}`, `{"version": 1}`} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -689,7 +689,7 @@ func TestState(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if err := os.WriteFile(file, fmt.Appendf(nil, `{"version": 1, "commits": {%q: {"task": "stock-gone"}}}`, first), 0o644); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, `{"version": 1, "outcomes": {%q: {"task": "stock-gone"}}}`, first), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(filepath.Join(o.Dir, "stock-"+second[:12]), 0o755); err != nil {
@@ -699,7 +699,7 @@ func TestState(t *testing.T) {
 	if err != nil || report.Dropped[Removed] != 1 || !slices.Equal(report.Tasks, []string{"stock-" + second[:12]}) {
 		t.Errorf("%+v, %v", report, err)
 	}
-	im := importer{Options: Options{Timeout: time.Minute}, state: state{Commits: map[string]Outcome{
+	im := importer{maker: maker{Options: Options{Timeout: time.Minute}}, state: state{Commits: map[string]Outcome{
 		"slow": {Reason: Slow, Limit: 60}, "slower": {Reason: Slow, Limit: 59}, "other": {Reason: Flaky},
 	}}}
 	if !im.isDecided(commit{id: "slow"}) || im.isDecided(commit{id: "slower"}) || !im.isDecided(commit{id: "other"}) || im.isDecided(commit{id: "new"}) {

@@ -49,6 +49,16 @@ type commit struct {
 	id, parent string
 	pull       bool   // the merge of a pull request, whose change is that from its first parent
 	within     string // the merge of the pull request that has brought it, "" for none
+	task       string // the name of its task, "" for the repository's with the beginning of id
+	agent      string // a commit behind parent that is an agent's answer, whose tests must not all pass; "" for none
+}
+
+// taskOf names the task of a commit.
+func (im *maker) taskOf(c commit) string {
+	if c.task != "" {
+		return c.task
+	}
+	return im.name + "-" + c.id[:12]
 }
 
 // Outcome is what became of a commit: a task, or the reason why none.
@@ -58,6 +68,10 @@ type Outcome struct {
 	Detail string `json:"detail,omitempty"`
 	// Limit is how long the tests could run, in seconds, where they took too long.
 	Limit float64 `json:"limit_s,omitempty"`
+	// Change tells the files of a session, and what became of them, from others.
+	Change string `json:"change,omitempty"`
+	// Masked counts the secrets in these files that the task has marks for.
+	Masked int `json:"masked,omitempty"`
 
 	ran    bool   // its tests ran
 	folder string // where the task lies until it is counted
@@ -68,7 +82,7 @@ func dropped(reason string, detail ...any) Outcome {
 }
 
 // judge makes a commit a task, in a folder below work, or says why it is none. An error is the machine's, and says nothing of the commit.
-func (im *importer) judge(ctx context.Context, c commit, work string) (Outcome, error) {
+func (im *maker) judge(ctx context.Context, c commit, work string) (Outcome, error) {
 	if c.parent == "" {
 		return dropped(NoParent), nil
 	}
@@ -104,13 +118,13 @@ func (im *importer) judge(ctx context.Context, c commit, work string) (Outcome, 
 		return dropped(set.reason, set.because), err
 	}
 	row.Modules = set.folder
-	outcome, err := im.run(ctx, row, p, set, work)
+	outcome, err := im.run(ctx, c, row, p, set, work)
 	outcome.ran = true
 	return outcome, err
 }
 
 // row is a commit as a row of SWE-bench's kind, but for the tests that are graded, with the names of all files at the commit. The reason says why there is none.
-func (im *importer) row(ctx context.Context, c commit, p parts) (row swebench.Instance, names map[string]bool, reason string, err error) {
+func (im *maker) row(ctx context.Context, c commit, p parts) (row swebench.Instance, names map[string]bool, reason string, err error) {
 	patch, err := patchOf(ctx, im.objects, c, p.code)
 	if err != nil {
 		return tooLarge(err)
@@ -144,7 +158,7 @@ func (im *importer) row(ctx context.Context, c commit, p parts) (row swebench.In
 		}
 	}
 	return swebench.Instance{
-		Set: "commits", ID: im.name + "-" + c.id[:12], Repo: "commits/" + im.name, BaseCommit: c.parent, Problem: problem + declared(patch, tests, p.parser), Patch: patch, TestPatch: tests,
+		Set: im.set, ID: im.taskOf(c), Repo: im.set + "/" + im.name, BaseCommit: c.parent, Problem: problem + declared(patch, tests, p.parser), Patch: patch, TestPatch: tests,
 		TestCommand: command, LogParser: parser,
 	}, names, "", nil
 }
@@ -157,7 +171,7 @@ func tooLarge(err error) (row swebench.Instance, names map[string]bool, reason s
 }
 
 // message is what a commit says; of a pull request, what its author has written.
-func (im *importer) message(ctx context.Context, c commit) (text string, err error) {
+func (im *maker) message(ctx context.Context, c commit) (text string, err error) {
 	err = im.objects.Git(ctx, nil, func(out io.Reader) error {
 		data, err := readAll(out, maxPatch)
 		text = string(data)
@@ -172,7 +186,7 @@ func (im *importer) message(ctx context.Context, c commit) (text string, err err
 }
 
 // hasPytest asks a sandbox's python3 once.
-func (im *importer) hasPytest(ctx context.Context) func() (bool, error) {
+func (im *maker) hasPytest(ctx context.Context) func() (bool, error) {
 	return sync.OnceValues(func() (bool, error) {
 		sb, err := sandbox.New(ctx, sandbox.Spec{Name: "import", AllowInsecure: im.Machine.AllowInsecure})
 		if err != nil {
@@ -188,7 +202,7 @@ func (im *importer) hasPytest(ctx context.Context) func() (bool, error) {
 const unknown = "rondo: not known yet"
 
 // run runs the tests of a row on both sides, and makes the task of those that show the fix every time. set says which module they may miss.
-func (im *importer) run(ctx context.Context, row swebench.Instance, p parts, set moduleSet, work string) (Outcome, error) {
+func (im *maker) run(ctx context.Context, c commit, row swebench.Instance, p parts, set moduleSet, work string) (Outcome, error) {
 	row.FailToPass = swebench.Names{unknown}
 	task, err := im.write(ctx, row, filepath.Join(work, "first"))
 	if err != nil {
@@ -222,6 +236,9 @@ func (im *importer) run(ctx context.Context, row swebench.Instance, p parts, set
 	if err := observer.Close(); err != nil {
 		return Outcome{}, err
 	}
+	if passes, err := im.agentPasses(ctx, c, row, p, work); err != nil || passes {
+		return dropped(AgentPasses), err
+	}
 	return im.prove(ctx, row, work)
 }
 
@@ -239,14 +256,14 @@ func unfixed(kept, flaky []string, without []grade.Results) string {
 func list(names []string) string { return strings.Join(names[:min(len(names), 5)], ", ") }
 
 // machine keeps what is unpacked of modules beside the task of a commit: both go when the commit is done.
-func (im *importer) machine(work string) tasks.Machine {
+func (im *maker) machine(work string) tasks.Machine {
 	m := im.Machine
 	m.ModuleCache = filepath.Join(work, "modules")
 	return m
 }
 
 // prove makes the task, and a last check of it by the rules of lint.
-func (im *importer) prove(ctx context.Context, row swebench.Instance, work string) (Outcome, error) {
+func (im *maker) prove(ctx context.Context, row swebench.Instance, work string) (Outcome, error) {
 	folder := filepath.Join(work, "last")
 	task, err := im.write(ctx, row, folder)
 	if err != nil {
@@ -263,7 +280,7 @@ func (im *importer) prove(ctx context.Context, row swebench.Instance, work strin
 }
 
 // write makes the folder of a task, and loads it.
-func (im *importer) write(ctx context.Context, row swebench.Instance, folder string) (*tasks.Task, error) {
+func (im *maker) write(ctx context.Context, row swebench.Instance, folder string) (*tasks.Task, error) {
 	if err := row.Write(ctx, folder, swebench.Repositories{row.Repo: im.Repository}); err != nil {
 		return nil, err
 	}
@@ -278,7 +295,7 @@ func (im *importer) write(ctx context.Context, row swebench.Instance, folder str
 }
 
 // ofError tells what ends the work on a commit by its own doing, with the reason that is its or else the given one, from what is the machine's.
-func (im *importer) ofError(reason string, err error) (Outcome, error) {
+func (im *maker) ofError(reason string, err error) (Outcome, error) {
 	var path *fs.PathError
 	var link *os.LinkError
 	switch class := fault.ClassOf(err); {
@@ -304,7 +321,7 @@ func (im *importer) ofError(reason string, err error) (Outcome, error) {
 var missing = regexp.MustCompile(`\[setup failed\]|no required module provides package|cannot find (?:module|package)|GOPROXY=off|missing go\.sum entry|ModuleNotFoundError: No module named`)
 
 // failsFixed says why no test passed although the fix is there.
-func (im *importer) failsFixed(p parts, parser string, ran bool, log string, set moduleSet, err error) (Outcome, error) {
+func (im *maker) failsFixed(p parts, parser string, ran bool, log string, set moduleSet, err error) (Outcome, error) {
 	if err != nil {
 		if one, err := im.ofError(FailsFixed, err); err != nil || one.Reason != FailsFixed {
 			return one, err
@@ -441,4 +458,68 @@ func count(runs []grade.Results, name string, status grade.Status) (n int) {
 		}
 	}
 	return n
+}
+
+// agentPasses reports whether the tests of a row all pass with an agent's answer in place of the fix.
+func (im *maker) agentPasses(ctx context.Context, c commit, row swebench.Instance, p parts, work string) (bool, error) {
+	if c.agent == "" {
+		return false, nil
+	}
+	answer := commit{id: c.agent, parent: c.parent}
+	changes, err := changesOf(ctx, im.objects, answer)
+	if errors.Is(err, errTooLong) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var code []string
+	for _, change := range changes {
+		if !change.binary && plainName.MatchString(change.name) && !p.isTest(change.name) {
+			code = append(code, change.name)
+		}
+	}
+	if len(code) == 0 {
+		return false, nil // it has what the tests fail with
+	}
+	if row.Patch, err = patchOf(ctx, im.objects, answer, code); errors.Is(err, errTooLong) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	task, err := im.write(ctx, row, filepath.Join(work, "agent"))
+	if err != nil {
+		_, err = im.ofError(NoTask, err)
+		return false, err
+	}
+	task.VerifierTimeout = im.Timeout
+	observer, err := tasks.Observe(ctx, task, im.machine(work))
+	if errors.Is(err, tasks.ErrSolution) {
+		return false, nil
+	}
+	if err != nil {
+		_, err = im.ofError(NoTask, err)
+		return false, err
+	}
+	defer observer.Close()
+	report, _, err := observer.Run(ctx, true)
+	if err != nil {
+		_, err = im.ofError(NoVerdict, err)
+		return false, err
+	}
+	for _, name := range slices.Concat(row.FailToPass, row.PassToPass) {
+		if report.Results[name] != grade.Passed {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// isTest reports whether a file is one of the tests, by its path.
+func (p parts) isTest(name string) bool {
+	if p.parser == "node" {
+		return swebench.ScriptTest(name)
+	}
+	return kindOf(name) >= kindGoTest
 }

@@ -83,7 +83,7 @@ type moduleSet struct {
 }
 
 // modulesOf fetches what a Go module of a repository needs at a commit and at the one before it.
-func (im *importer) modulesOf(ctx context.Context, c commit, names map[string]bool, module string) (moduleSet, error) {
+func (im *maker) modulesOf(ctx context.Context, c commit, names map[string]bool, module string) (moduleSet, error) {
 	if !names[path.Join(module, "go.mod")] {
 		return moduleSet{reason: NoModule}, nil
 	}
@@ -120,7 +120,7 @@ func (im *importer) modulesOf(ctx context.Context, c commit, names map[string]bo
 }
 
 // modFiles reads all go.mod and go.sum of a commit: a module's own may name others of the repository.
-func (im *importer) modFiles(ctx context.Context, id string, names map[string]bool) (map[string][]byte, error) {
+func (im *maker) modFiles(ctx context.Context, id string, names map[string]bool) (map[string][]byte, error) {
 	var wanted []string
 	for name := range names {
 		if base := path.Base(name); (base == "go.mod" || base == "go.sum") && plainName.MatchString(name) && filepath.IsLocal(name) {

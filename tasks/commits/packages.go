@@ -65,7 +65,7 @@ func newPackages(dir string) *packages {
 func (p *packages) close() { closeSets(p.sets) }
 
 // packagesOf fetches what the lock file of a commit asks for. A commit without dependencies of its own whose tests node runs by itself needs none.
-func (im *importer) packagesOf(ctx context.Context, c commit, names map[string]bool, m manifest, program string) (moduleSet, error) {
+func (im *maker) packagesOf(ctx context.Context, c commit, names map[string]bool, m manifest, program string) (moduleSet, error) {
 	for name := range names {
 		if name == "node_modules" || strings.HasPrefix(name, "node_modules/") {
 			return moduleSet{reason: OwnPackages}, nil

@@ -425,7 +425,7 @@ func TestImportAlone(t *testing.T) {
 	h := newHistory(t)
 	h.commit("Begin", map[string]string{"a": "a"})
 	o := options(t, h)
-	im := &importer{Options: o}
+	im := &importer{maker: maker{Options: o}}
 	release, err := im.alone()
 	if err != nil {
 		t.Fatal(err)

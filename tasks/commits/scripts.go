@@ -95,7 +95,7 @@ type script struct {
 }
 
 // script reads it of package.json and the test program's settings. The outcome says why there is none.
-func (im *importer) script(ctx context.Context, c commit, names map[string]bool, p parts) (found script, drop Outcome, err error) {
+func (im *maker) script(ctx context.Context, c commit, names map[string]bool, p parts) (found script, drop Outcome, err error) {
 	there, strips := im.node()
 	switch {
 	case !there:

@@ -144,16 +144,37 @@ func borrow(gitDir, commit string) (*Objects, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, text := range map[string]string{
-		"HEAD": "ref: refs/heads/none\n", "config": config, "refs/none": "", "objects/info/alternates": objects + "\n",
-	} {
+	if err := makeBare(dir, map[string]string{"config": config, "objects/info/alternates": objects + "\n"}); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return &Objects{dir}, nil
+}
+
+// anyName lets a repository have names of files that other systems take for .git.
+const anyName = "[core]\n\tprotectNTFS = false\n\tprotectHFS = false\n"
+
+// Create makes an empty bare repository in a new folder. Close it, which removes the folder.
+func Create(dir string) (*Objects, error) {
+	if err := os.MkdirAll(filepath.Join(dir, "objects"), 0o700); err != nil {
+		return nil, err
+	}
+	return &Objects{dir}, makeBare(dir, map[string]string{"config": fmt.Sprintf(ownConfig, 0) + anyName})
+}
+
+// makeBare writes a bare repository's files, with those given by name.
+func makeBare(dir string, files map[string]string) error {
+	files["HEAD"] = "ref: refs/heads/none\n"
+	for name, text := range files {
 		name = filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
-			return nil, errors.Join(err, os.RemoveAll(dir))
+			return err
 		}
 	}
-	return &Objects{dir}, os.Remove(filepath.Join(dir, "refs/none"))
+	return os.MkdirAll(filepath.Join(dir, "refs"), 0o700)
 }
+
+// Dir is where the repository is.
+func (b *Objects) Dir() string { return b.dir }
 
 // Close removes it.
 func (b *Objects) Close() { os.RemoveAll(b.dir) }

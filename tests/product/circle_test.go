@@ -18,17 +18,17 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// section is the part of README.md about releases: its commands, and what it says that they print.
-func section(t *testing.T) (commands []string, printed string) {
+// section is a part of README.md: its commands, and what it says that they print, "" for nothing.
+func section(t *testing.T, title string) (commands []string, printed string) {
 	t.Helper()
 	readme, err := os.ReadFile(filepath.Join(root, "examples/product/README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, found := strings.Cut(string(readme), "\n## Release what users have taught\n")
+	_, text, found := strings.Cut(string(readme), "\n## "+title+"\n")
 	text, _, ended := strings.Cut(text, "\n## ")
 	if !found || !ended {
-		t.Fatal("README.md has no section about releases")
+		t.Fatalf("README.md has no section %q", title)
 	}
 	for _, block := range regexp.MustCompile("(?s)```(sh|text)\n(.*?)```").FindAllStringSubmatch(text, -1) {
 		if block[1] == "text" {
@@ -36,8 +36,7 @@ func section(t *testing.T) (commands []string, printed string) {
 		}
 		commands = append(commands, strings.Split(strings.TrimSpace(block[2]), "\n")...)
 	}
-	t.Fatal("README.md does not say what the commands print")
-	return nil, ""
+	return commands, ""
 }
 
 // figures are those parts of lines that may come out a little differently on another machine. The run is closed over the last session's rollout, which may have its group by then.
@@ -57,19 +56,13 @@ func lines(text string) (kept []string) {
 	return kept
 }
 
-// TestCircle: the commands of README.md let users teach an agent. Its version passes the gate and the canary and is promoted; one of noise is refused by the gate, and users keep the
-// promoted one. All of it is on the log, comes out the same again, and passes the audit.
-func TestCircle(t *testing.T) {
-	t.Parallel()
-	program.NeedSandbox(t)
-	py := python(t)
-	rondo, plane, packs := program.Binary(t), filepath.Join(t.TempDir(), "plane"), filepath.Join(t.TempDir(), "tasks")
-	up(t, rondo, plane)
-	there := strings.NewReplacer("/srv/rondo", plane, "product-tasks", packs, "examples/product/", root+"/examples/product/")
-	run := func(line string) (printed string, code int) {
+// typist runs lines of README.md with a plane and a folder of tasks of the test's own.
+func typist(t *testing.T, programs map[string]string, plane, packs string) func(line string) (printed string, code int) {
+	there := strings.NewReplacer("/srv/rondo", plane, "product-tasks", packs, "corrected-tasks", packs+"-corrected", "examples/product/", root+"/examples/product/")
+	return func(line string) (printed string, code int) {
 		t.Helper()
 		args := strings.Fields(there.Replace(line))
-		c := exec.CommandContext(t.Context(), map[string]string{"rondo": rondo, "python3": py}[args[0]], args[1:]...)
+		c := exec.CommandContext(t.Context(), programs[args[0]], args[1:]...)
 		c.Env = append(os.Environ(), "PLANE="+plane, "PYTHONPATH="+root+"/clients/python")
 		var told bytes.Buffer
 		c.Stderr = &told
@@ -80,7 +73,42 @@ func TestCircle(t *testing.T) {
 		t.Logf("%s\n%s%s", line, out, &told)
 		return string(out), c.ProcessState.ExitCode()
 	}
-	commands, want := section(t)
+}
+
+// TestCorrection: the commands of README.md make a task of a query whose answer its user has corrected, and lint finds it sound.
+func TestCorrection(t *testing.T) {
+	t.Parallel()
+	program.NeedSandbox(t)
+	py := python(t)
+	rondo, plane, packs := program.Binary(t), filepath.Join(t.TempDir(), "plane"), filepath.Join(t.TempDir(), "tasks")
+	up(t, rondo, plane)
+	run := typist(t, map[string]string{"rondo": rondo, "python3": py}, plane, packs)
+	commands, _ := section(t, "Make tasks of what users corrected")
+	printed := ""
+	for _, line := range commands {
+		out, code := run(line)
+		if code != 0 {
+			t.Fatalf("%s: exit code %d", line, code)
+		}
+		printed += out
+	}
+	for _, part := range []string{"b1: corrected, rollout g000001-0\n", "1 of 1 queries became tasks in ", "corrected.qstock"} {
+		if !strings.Contains(printed, part) {
+			t.Errorf("the commands print %q, want %q in it", printed, part)
+		}
+	}
+}
+
+// TestCircle: the commands of README.md let users teach an agent. Its version passes the gate and the canary and is promoted; one of noise is refused by the gate, and users keep the
+// promoted one. All of it is on the log, comes out the same again, and passes the audit.
+func TestCircle(t *testing.T) {
+	t.Parallel()
+	program.NeedSandbox(t)
+	py := python(t)
+	rondo, plane, packs := program.Binary(t), filepath.Join(t.TempDir(), "plane"), filepath.Join(t.TempDir(), "tasks")
+	up(t, rondo, plane)
+	run := typist(t, map[string]string{"rondo": rondo, "python3": py}, plane, packs)
+	commands, want := section(t, "Release what users have taught")
 	printed, spoilt := "", false
 	for _, line := range commands {
 		out, code := run(line)

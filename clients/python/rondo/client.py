@@ -420,11 +420,15 @@ class AsyncClient:
         query = "q" + (name or uuid.uuid4().hex[:16])
         told: dict[str, Any] = {"instruction": instruction, "task": task, "verify": verify, "session": session, "consent": consent}
         if repository is not None:
-            packed = await asyncio.to_thread(pack, repository, commit)
-            archive = await asyncio.to_thread(put_blob, self.objects, packed.archive)
-            told["repository"] = {"archive": archive.told(), "origin": packed.origin, "commit": packed.commit}
+            told["repository"] = await self._packed(repository, commit)
         await self.state(run, "query.submitted", query, told, id=query)
         return query
+
+    async def _packed(self, repository: str | os.PathLike[str], commit: str | None) -> dict[str, Any]:
+        """Upload a user's repository; how an event names it."""
+        packed = await asyncio.to_thread(pack, repository, commit)
+        archive = await asyncio.to_thread(put_blob, self.objects, packed.archive)
+        return {"archive": archive.told(), "origin": packed.origin, "commit": packed.commit}
 
     async def answer(self, run: str, query: str, *, member: int = 0, timeout: float | None = None) -> tuple[str, str]:
         """Wait for the answer to a query: the id of a member of its group, which feedback names, and the last text of that rollout.
@@ -448,15 +452,39 @@ class AsyncClient:
         turn = await self.log.last(run, subject(run, "rollout.turn_sampled", rollout) + ".*")
         return rollout, str(turn.data.get("content", "")) if turn else ""
 
+    async def _keeps_code_out(self, run: str, rollout: str) -> str:
+        """Why a run takes no repository of the user whose query a rollout answers; "" when it does."""
+        opened = await self.log.last(run, subject(run, "group.opened", rollout.rpartition("-")[0]))
+        query = await self.log.last(run, subject(run, "query.submitted", opened.data["task"])) if opened else None
+        if query is None:
+            return "it answers no query"
+        return traffic.keeps_code_out(await self._kept(run), bool(query.data.get("consent")))
+
     async def record_feedback(
-        self, run: str, rollout: str, signal: str, *, reward: float | None = None, text: str = "", id: str | None = None
+        self,
+        run: str,
+        rollout: str,
+        signal: str,
+        *,
+        reward: float | None = None,
+        text: str = "",
+        repository: str | os.PathLike[str] | None = None,
+        commit: str | None = None,
+        id: str | None = None,
     ) -> Answer:
         """State what a user made of a rollout: accept (reward 1), reject (0), score with a reward, or follow_up.
 
         A follow_up is a remark, unless it has a reward: what the user said next has told how good the answer was. In runs with the
         feature feedback_rewards this is the reward of a rollout whose task has no verifier; one that was scored already keeps its reward.
+        repository, commit: the user's code in the end, as for submit_query, with what was changed of the answer to a query: `rondo tasks
+        import sessions` makes a task of it. The user must have agreed when the query was submitted. NotTaken when the run takes no
+        repositories: then nothing has left this process.
         """
         told: dict[str, Any] = {"signal": signal, "text": text}
         if reward is not None:
             told["reward"] = reward
+        if repository is not None:
+            if why := await self._keeps_code_out(run, rollout):
+                raise NotTaken(f"repository of rollout {rollout}: {why}")
+            told["repository"] = await self._packed(repository, commit)
         return await self.state(run, "feedback.recorded", rollout, told, id=id)

@@ -268,10 +268,22 @@ class Client:
         return self.loop.run(self.asynchronous.answer(run, query, member=member, timeout=timeout))
 
     def record_feedback(
-        self, run: str, rollout: str, signal: str, *, reward: float | None = None, text: str = "", id: str | None = None
+        self,
+        run: str,
+        rollout: str,
+        signal: str,
+        *,
+        reward: float | None = None,
+        text: str = "",
+        repository: str | os.PathLike[str] | None = None,
+        commit: str | None = None,
+        id: str | None = None,
     ) -> Answer:
         """See AsyncClient.record_feedback."""
-        return self.loop.run(self.asynchronous.record_feedback(run, rollout, signal, reward=reward, text=text, id=id))
+        call = self.asynchronous.record_feedback(
+            run, rollout, signal, reward=reward, text=text, repository=repository, commit=commit, id=id
+        )
+        return self.loop.run(call)
 
 
 class Feed:

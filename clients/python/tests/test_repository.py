@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import subprocess
 import tarfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -147,7 +149,7 @@ def test_query_brings_its_repository(client: rondo.Client, plane: Plane, code: P
     (task / "task.toml").write_text('version = "1.0"\n')
     for name, features in [("own", "user_traffic, user_repositories"), ("plain", "user_traffic")]:
         (tmp_path / "run.yaml").write_text(
-            "policy: own-code\nendpoint: http://127.0.0.1:1/v1\nmin_verifier: in-process-without-canaries\n"
+            "policy: own-code\nendpoint: http://127.0.0.1:1/v1\nexternal: true\ngroup_size: 1\nmin_verifier: in-process-without-canaries\n"
             f"features: [{features}]\ntraffic: {{rate: 1, consent: optional}}\n"
         )
         plane.command("run", "open", name, "--force", "--file", str(tmp_path / "run.yaml"), "--tasks", str(tmp_path / "pack"))
@@ -156,7 +158,20 @@ def test_query_brings_its_repository(client: rondo.Client, plane: Plane, code: P
     with pytest.raises(rondo.NotTaken, match="not agreed"):
         client.submit_query("own", "Mend it.", task="mend", repository=code)
     client.submit_query("own", "Mend it.", task="mend", consent=True, name="one", repository=code, commit="v1")
+    client.submit_query("own", "Mend it.", task="mend", name="theirs")
+    opened, deadline = dict[str, str](), time.monotonic() + 120
+    while len(opened) < 2:
+        assert time.monotonic() < deadline, "the queries were not taken up"
+        facts = [json.loads(line) for line in plane.command("events", "tail", "own", "--type", "group.opened", "--json").splitlines()]
+        opened = {fact["data"]["task"]: fact["entity"] for fact in facts}
+        time.sleep(0.2)
+    (code / "final.txt").write_text("mine\n")
+    for task, why in [("qtheirs", "not agreed"), ("", "answers no query")]:
+        with pytest.raises(rondo.NotTaken, match=why):
+            client.record_feedback("own", opened.get(task, "g999999") + "-0", "follow_up", repository=code)
+    client.record_feedback("own", opened["qone"] + "-0", "follow_up", text="I did it.", repository=code)
     told = plane.command("events", "tail", "own", "--json")
+    assert hashlib.sha256(pack(code).archive).hexdigest() in told
     packed = pack(code, "v1")
     assert hashlib.sha256(packed.archive).hexdigest() in told
     assert packed.commit in told

@@ -1,0 +1,271 @@
+package commits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
+	"github.com/rondo-rl/rondo/services/servicetest"
+	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/tasks"
+)
+
+// token is a secret by the rules of redact.
+const token = "gh" + "p_9fK2mQ7xLc4VtB8nRz5WyH3jPd6GsA1eUo0X"
+
+// Files of users.
+const (
+	began     = "def take(stock, item, n):\n    stock[item] -= n\n    return True\n"
+	attempted = "def take(stock, item, n):\n    if n < 0:\n        return False\n    stock[item] -= n\n    return True\n"
+	mended    = "def take(stock, item, n):\n    if stock[item] < n:\n        return False\n    stock[item] -= n\n    return True\n"
+	wish      = "Refuse to take more of an item than there is. My token is " + token + ", if you need one."
+)
+
+func pyTest(name, body string) string {
+	return "import unittest\nfrom stock import take\n\n\nclass Test" + name + "(unittest.TestCase):\n    def test_" + name + "(self):\n" + body + "\n"
+}
+
+// user states what a session leaves on the log.
+type user struct {
+	t                *testing.T
+	log              *eventlog.Log
+	visits, appended int
+}
+
+func (u *user) append(typ events.Type, entity string, data any) {
+	u.t.Helper()
+	u.appended++
+	servicetest.Append(u.t, u.log, servicetest.Event(u.t, "r", typ, entity, fmt.Sprint(u.appended), data))
+}
+
+func (u *user) pack(files map[string]string) storage.Ref {
+	return servicetest.Blob(u.t, u.log.Store(), sandboxtest.Pack(u.t, files))
+}
+
+// visit is a query with the agent's answer and the user's final files; nil for none.
+type visit struct {
+	query, wish  string
+	dissents     bool
+	began, agent map[string]string
+	final        map[string]string
+	broken       *storage.Ref // in place of the final files
+}
+
+func (u *user) visit(v visit) (rollout string) {
+	u.t.Helper()
+	u.visits++
+	group := fmt.Sprintf("g%06d", u.visits)
+	rollout = group + "-0"
+	query := events.QuerySubmitted{Instruction: v.wish, Task: "a", Consent: !v.dissents, Repository: &events.UserRepository{Archive: u.pack(v.began)}}
+	u.append(events.QuerySubmittedType, v.query, query)
+	u.append(events.RolloutStartedType, rollout, events.RolloutStarted{Group: group, Task: v.query, Seed: 1, Deadline: time.Now().Add(time.Hour)})
+	if v.agent != nil {
+		left := u.pack(v.agent)
+		u.append(events.RolloutFinishedType, rollout, events.RolloutFinished{StopReason: "finished", Turns: 1, Workspace: &left})
+	}
+	feedback := events.FeedbackRecorded{Signal: events.SignalReject}
+	if v.final != nil {
+		feedback.Repository = &events.UserRepository{Archive: u.pack(v.final)}
+	}
+	if v.broken != nil {
+		feedback.Repository = &events.UserRepository{Archive: *v.broken}
+	}
+	u.append(events.FeedbackRecordedType, rollout, feedback)
+	return rollout
+}
+
+func with(files map[string]string, more ...string) map[string]string {
+	all := maps.Clone(files)
+	for i := 0; i < len(more); i += 2 {
+		all[more[i]] = more[i+1]
+	}
+	return all
+}
+
+// TestImportSessions: a query becomes a task if its user has agreed and changed what the agent left, and a test shows it. All others are dropped with their reasons. No secret
+// reaches the task, and it goes when its rollout is invalidated.
+func TestImportSessions(t *testing.T) {
+	sandboxtest.Require(t)
+	log := natstest.Log(t)
+	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
+	u := &user{t: t, log: log}
+	before := map[string]string{
+		"stock.py": began, "settings.cfg": "token = " + token + "\n", "old/odd \"name\"é.txt": "kept\n", "old/git~1": "kept\n",
+		"test_stock.py": pyTest("take", "        s = {'bolt': 3}\n        self.assertTrue(take(s, 'bolt', 2))\n        self.assertEqual(s['bolt'], 1)"),
+	}
+	tested := pyTest("many", "        s = {'bolt': 1}\n        self.assertFalse(take(s, 'bolt', 2))\n        self.assertEqual(s['bolt'], 1)")
+	after := with(before, "stock.py", mended, "test_many.py", tested, "__pycache__/stock.cpython-311.pyc", "\x00\x01")
+	tried := map[string]string{"stock.py": attempted, "__pycache__/stock.cpython-311.pyc": "\x00\x02"}
+	garbage, lost := servicetest.Blob(t, log.Store(), []byte("PK")), u.pack(after)
+	lost.SHA256 = strings.Repeat("0", 64)
+	lost.Key = storage.BlobKey(lost.SHA256)
+
+	want := map[string]string{}
+	say := func(reason string, v visit) string {
+		want["r/"+v.query] = reason
+		if v.wish == "" {
+			v.wish = wish
+		}
+		if v.began == nil {
+			v.began = before
+		}
+		return u.visit(v)
+	}
+	say(Duplicate, visit{query: "qtwin", agent: tried, final: after})
+	taken := say("", visit{query: "qtask", agent: tried, final: after})
+	say(NoConsent, visit{query: "qdissent", dissents: true, agent: tried, final: after})
+	say(NoFinal, visit{query: "qsilent", agent: tried})
+	say(NoAnswer, visit{query: "qopen", final: after})
+	gone := say(Withdrawal, visit{query: "qgone", agent: tried, final: after})
+	u.append(events.RolloutInvalidatedType, gone, events.RolloutInvalidated{Reason: "the user withdrew"})
+	say(AgentPasses, visit{query: "qright", agent: map[string]string{"stock.py": mended + "\n\nMOST = 3\n"}, final: after})
+	say(NoCorrection, visit{query: "qkept", agent: with(after, "node_modules/x.js", "1"), final: after})
+	say(NoChange, visit{query: "qundone", agent: tried, final: before})
+	say(MessageFix, visit{query: "qtold", wish: "Please write this into it: if stock[item] < n: and nothing else", agent: tried, final: after})
+	say(NoTests, visit{query: "quntested", agent: tried, final: with(before, "stock.py", mended)})
+	say(PassesBefore, visit{query: "qvague", agent: tried, final: with(before, "stock.py", mended, "test_more.py", strings.ReplaceAll(before["test_stock.py"], "take(self", "more(self"))})
+	say(LostFiles, visit{query: "qlost", agent: tried, broken: &lost})
+	say(UnreadableFiles, visit{query: "qgarbage", agent: tried, broken: &garbage})
+	say(SecretName, visit{query: "qnamed", agent: tried, final: with(after, token+".txt", "")})
+
+	got, ran := map[string]string{}, 0
+	o := Options{Dir: filepath.Join(t.TempDir(), "tasks"), Jobs: 1, Timeout: 10 * time.Minute, Machine: tasks.Machine{ToolchainCache: t.TempDir()}}
+	o.Progress = func(id string, outcome Outcome, tests bool, err error) {
+		if err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+		if got[id] = outcome.Reason; tests {
+			ran++
+		}
+	}
+	report, err := ImportSessions(t.Context(), o, log.Reader, "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, reason := range want {
+		if outcome, there := got[id]; !there || outcome != reason {
+			t.Errorf("%s: %q, want %q", id, outcome, reason)
+		}
+	}
+	if !slices.Equal(report.Tasks, []string{"r.qtask"}) || report.Found != len(want) || report.Left != 0 || ran != 3 {
+		t.Fatalf("%d ran: %+v", ran, report)
+	}
+	state, err := readState(report.State)
+	if err != nil || state.Commits["r/qtask"].Masked != 2 { // in the query and in a file
+		t.Errorf("%+v: %v", state.Commits["r/qtask"], err)
+	}
+	folder := filepath.Join(o.Dir, "r.qtask")
+	checkSessionTask(t, folder)
+
+	ran = 0
+	if report, err = ImportSessions(t.Context(), o, log.Reader, "r"); err != nil || ran != 0 || len(report.Tasks) != 1 {
+		t.Errorf("again: %d ran: %+v: %v", ran, report, err)
+	}
+	u.append(events.RolloutInvalidatedType, taken, events.RolloutInvalidated{Reason: "the user withdrew"})
+	report, err = ImportSessions(t.Context(), o, log.Reader, "r")
+	if err != nil || !slices.Equal(report.Tasks, []string{"r.qtwin"}) || report.Dropped[Withdrawal] != 2 {
+		t.Errorf("withdrawn: %+v: %v", report, err)
+	}
+	if _, err := os.Lstat(folder); err == nil {
+		t.Error("the task of a user who withdrew is still there")
+	}
+}
+
+// checkSessionTask looks at what an agent and the tests get.
+func checkSessionTask(t *testing.T, folder string) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if strings.Contains(string(text), token) || strings.Contains(name, "__pycache__") {
+			t.Errorf("%s holds what it must not", name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, part := range map[string]string{
+		"instruction.md":                         "more of an item than there is. My token is [redacted: github-pat]",
+		"environment/repo/stock.py":              "stock[item] -= n",
+		"environment/repo/settings.cfg":          "token = [redacted: github-pat]",
+		"environment/repo/old/odd \"name\"é.txt": "kept",
+		"environment/repo/old/git~1":             "kept",
+		"tests/test.patch":                       "test_many",
+		"solution/gold.patch":                    "+    if stock[item] < n:",
+	} {
+		text, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil || !strings.Contains(string(text), part) {
+			t.Errorf("%s: %v: %q, want %q in it", name, err, text, part)
+		}
+	}
+	for _, name := range []string{"environment/repo/test_many.py", "environment/repo/.git"} {
+		if _, err := os.Lstat(filepath.Join(folder, name)); err == nil {
+			t.Errorf("the agent gets %s", name)
+		}
+	}
+}
+
+// TestNewerFinalFiles: the last final files of a query count, with the answer that they are made of; a snapshot of the run's task is what a query without a repository begins with.
+func TestNewerFinalFiles(t *testing.T) {
+	log := natstest.Log(t)
+	cfg := servicetest.Config("a")
+	servicetest.OpenRun(t, log, "r", cfg)
+	u := &user{t: t, log: log}
+	before := map[string]string{"a.txt": "a"}
+	rollout := u.visit(visit{query: "q1", wish: wish, began: before, agent: map[string]string{}, final: before})
+	newer := u.pack(map[string]string{"a.txt": "b"})
+	u.append(events.FeedbackRecordedType, rollout, events.FeedbackRecorded{Signal: events.SignalFollow, Repository: &events.UserRepository{Archive: newer}})
+	u.append(events.FeedbackRecordedType, rollout, events.FeedbackRecorded{Signal: events.SignalAccept})
+	u.append(events.QuerySubmittedType, "q2", events.QuerySubmitted{Instruction: wish, Task: "a", Consent: true})
+	found, err := sessionsOf(t.Context(), log.Reader, "r")
+	if err != nil || len(found) != 2 || *found[0].final != newer || found[0].refusal() != "" || found[1].began != cfg.Tasks[0].Snapshot || found[1].refusal() != NoFinal {
+		t.Errorf("%+v: %v", found, err)
+	}
+}
+
+// TestSessionTaskNames are apart and names of tasks, whatever the run and the query are called.
+func TestSessionTaskNames(t *testing.T) {
+	long := strings.Repeat("x", 64)
+	seen := map[string]bool{}
+	for _, c := range [][2]string{{"a", "q1"}, {"a-q1", "q2"}, {"a", "q1-q2"}, {long, "q" + long[:63]}, {long, "q" + long[:62] + "y"}, {"_", "q"}, {"-", "q"}} {
+		name := sessionTask(c[0], c[1])
+		if seen[name] || len(name) > 100 {
+			t.Errorf("%v: %q", c, name)
+		}
+		seen[name] = true
+	}
+}
+
+// TestSlowSearch: files that cannot be searched in time drop the query, and an interrupt does not.
+func TestSlowSearch(t *testing.T) {
+	m := newMasker()
+	if data, err := m.mask(t.Context(), []byte("token = "+token)); err != nil || string(data) != "token = [redacted: github-pat]" || m.left >= maxSearch {
+		t.Errorf("%q, %v left: %v", data, m.left, err)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := m.mask(stopped, []byte("other")); !errors.Is(err, context.Canceled) {
+		t.Errorf("an interrupt: %v", err)
+	}
+	m.left = 0
+	if refused, ok := errors.AsType[*refusedTree](second(m.mask(t.Context(), []byte("other")))); !ok || refused.reason != SlowSearch {
+		t.Errorf("without time: %v", refused)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
