@@ -11,6 +11,7 @@ import (
 
 	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/evaluation/behaviour"
+	"github.com/rondo-rl/rondo/events"
 )
 
 // shownVersions bounds the rows of the behaviour table.
@@ -30,7 +31,7 @@ type runPage struct {
 	Tasks            int
 	Groups, Events   int64
 	Continues        string
-	Away             []string // what is wrong with the run's inference servers
+	Away             []string // what is wrong now with the plane and the run's inference servers
 	Feeds            []feedBooks
 	Endings          []counted
 	Forfeits         []counted
@@ -107,7 +108,12 @@ func (d *Dashboard) run(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if p.State == "open" && !p.Past {
-		p.Away = d.serversAway(servers)
+		for _, o := range d.planeOutages() {
+			if stream := events.RunStream(""); !strings.HasPrefix(o.Of, stream) || o.Of == stream+b.run { // not of another run's stream
+				p.Away = append(p.Away, o.String())
+			}
+		}
+		p.Away = append(p.Away, d.serversAway(servers)...)
 	}
 	return d.page(w, http.StatusOK, "run", p)
 }
