@@ -20,7 +20,7 @@ const (
 	lateTimes = 2
 	// It is starved, too, whose threads waited for a processor longer than slowdown times what they ran, and at least leastWait.
 	slowdown  = 20
-	leastWait = 2 * time.Second
+	leastWait = lately / 2
 )
 
 // Processor tells whether this process gets a processor when it wants one.
