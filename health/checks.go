@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
@@ -19,17 +21,36 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// askLog asks the server for something small.
-func (m *Monitor) askLog(ctx context.Context) {
-	began := time.Now()
-	replicas, err := m.log.ask(ctx, m.o.Log.Ask)
+// silence is since when something gives no answer, zero where it has answered.
+type silence struct{ since time.Time }
+
+// tells reports whether the answer to a question says anything of who was asked. A process that got no processor meanwhile may itself be the one that is late: to it, silence
+// tells nothing until it lasts.
+func (s *silence) tells(err error, began time.Time, lostTime bool) bool {
+	if err == nil || !silent(err) {
+		s.since = time.Time{}
+		return true
+	}
+	if s.since.IsZero() {
+		s.since = began
+	}
+	return !lostTime || time.Since(s.since) >= hungAfter
+}
+
+// hungAfter is after what time something that gives no answer counts as one that hangs, and is not only slow.
+const hungAfter = 30 * time.Second
+
+// lookAtLog takes the server's answer to something small.
+func (m *Monitor) lookAtLog(replicas eventlog.Replication, err error, began time.Time, lostTime bool) {
+	if err != nil {
+		m.streams.away = time.Now()
+	}
 	switch {
-	case interrupted(ctx):
+	case !m.logSilent.tells(err, began, lostTime):
 	case err == nil:
 		m.outages.set(LogUnreachable)
 		m.lookAtReplicas(replicas)
 	default:
-		m.streams.away = time.Now()
 		who := "the NATS server"
 		if cluster := m.o.Conn.ConnectedClusterName(); cluster != "" {
 			who = "the leader in NATS cluster " + cluster
@@ -51,75 +72,61 @@ func (m *Monitor) lookAtReplicas(r eventlog.Replication) {
 const writeEvery = 10 * time.Second
 
 // askStore asks the store for an object that nobody has, and from time to time to take a small one.
-func (m *Monitor) askStore(ctx context.Context) {
-	began := time.Now()
-	write := began.Sub(m.stored) >= writeEvery
-	_, err := m.store.ask(ctx, func(ctx context.Context) (struct{}, error) {
+func (m *Monitor) askStore(ctx context.Context) (wrote bool, err error) {
+	write := time.Since(m.stored) >= writeEvery
+	return m.store.ask(ctx, func(ctx context.Context) (bool, error) {
 		if write {
-			return struct{}{}, m.o.Log.Store().Put(ctx, topology.ProbePrefix+"health", []byte("ok"))
+			return true, m.o.Log.Store().Put(ctx, topology.ProbePrefix+"health", []byte("ok"))
 		}
 		_, err := m.o.Log.Store().Stat(ctx, topology.ProbePrefix+"none")
 		if errors.Is(err, storage.ErrNotFound) {
 			err = nil
 		}
-		return struct{}{}, err
+		return false, err
 	})
-	switch {
-	case interrupted(ctx):
-	case err != nil:
+}
+
+// lookAtStore takes the store's answer. One on a local disk is as silent as that.
+func (m *Monitor) lookAtStore(wrote bool, err error, began time.Time, lostTime bool) {
+	if err != nil {
 		m.stored = time.Time{} // what has failed must be written until it is well
-		m.outages.set(StoreUnreachable, Outage{Since: began, Reason: reason("the object store", err)})
-	default:
-		if write {
+	}
+	switch {
+	case !m.storeSilent.tells(err, began, lostTime):
+	case err == nil:
+		if wrote {
 			m.stored = began
 		}
 		m.outages.set(StoreUnreachable)
+	case m.o.LocalStore && silent(err) && (m.outages.has(DiskSlow) || m.outages.has(DiskFails)):
+		m.outages.set(StoreUnreachable)
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+		m.outages.set(StoreUnreachable, Outage{Since: began, Reason: err.Error(), Do: "make room on the store's disk: services go on by themselves"})
+	default:
+		m.outages.set(StoreUnreachable, Outage{Since: began, Reason: reason("the object store", err)})
 	}
 }
 
-// interrupted reports whether the process ends: what it did not learn because of that is no outage.
-func interrupted(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
+// silent reports whether an error is that no answer came.
+func silent(err error) bool {
+	return errors.Is(err, errSilent) || errors.Is(err, context.DeadlineExceeded)
+}
 
 // reason says why a question was not answered.
 func reason(who string, err error) string {
-	if errors.Is(err, errSilent) || errors.Is(err, context.DeadlineExceeded) {
+	if silent(err) {
 		return fmt.Sprintf("%s does not answer within %s", who, Patience)
 	}
 	return err.Error()
 }
 
-// diskState is what local disks and the log's server say of themselves.
-type diskState struct {
-	full, fail []Outage
-	refusing   []embedded.Refusal
-}
-
-// askDisks looks at the disks, and asks the log's server which streams refuse writes.
-func (m *Monitor) askDisks(ctx context.Context) (diskState, bool) {
-	write := time.Since(m.wrote) >= writeEvery
-	state, err := m.disks.ask(ctx, func(ctx context.Context) (diskState, error) {
-		var state diskState
-		var err error
-		if state.refusing, err = m.refusing(ctx); err != nil {
-			state.refusing = nil // a monitoring port that is away says nothing about streams
-		}
-		state.full, state.fail = lookAtDisks(m.o.Disks, write)
-		return state, nil
-	})
-	if err != nil {
-		if !interrupted(ctx) {
-			m.outages.set(DiskFails, Outage{Reason: "a local disk does not answer"})
-		}
-		return state, false
+// lookAtProcessor tells of a process that gets no processor.
+func (m *Monitor) lookAtProcessor() {
+	if how := m.processor.Starved(); how != "" {
+		m.outages.set(MachineStarved, Outage{Reason: how})
+	} else {
+		m.outages.set(MachineStarved)
 	}
-	if len(state.full)+len(state.fail) > 0 {
-		m.wrote = time.Time{}
-	} else if write {
-		m.wrote = time.Now()
-	}
-	m.outages.set(DiskFull, state.full...)
-	m.outages.set(DiskFails, state.fail...)
-	return state, true
 }
 
 // streams is what is known of streams that refuse writes.
@@ -136,20 +143,25 @@ var restartAgain = retry.Policy{First: 5 * time.Second, Most: 2 * time.Minute}
 // refuses writes: two requests of an append.
 const unansweredFor = 10 * time.Second
 
+// refusals are the streams that refuse writes, by the words of the log's server, which are none where it has not told.
+type refusals struct {
+	list []embedded.Refusal
+	told bool
+}
+
 // lookAtStreams finds streams that refuse writes, by the server's own words where they can be had and by appends that wait.
-func (m *Monitor) lookAtStreams(ctx context.Context, refusing []embedded.Refusal) {
-	var found []Outage
+func (m *Monitor) lookAtStreams(ctx context.Context, refusing refusals, waiting []eventlog.Waiting, lostTime bool) {
+	found := Refused(refusing.list, m.o.Server != nil)
 	known := map[string]bool{}
-	do := "make room on the NATS server's disk and restart the server: in nats-server, a stream whose write failed once takes none until then"
-	if m.o.Server != nil {
-		do = "make room on the disk: the log is opened again by itself"
+	for _, o := range found {
+		known[o.Of] = true
 	}
-	for _, r := range refusing {
-		known[r.Stream] = true
-		found = append(found, Outage{Of: r.Stream, Reason: r.Reason, Do: do})
+	patience := unansweredFor
+	if lostTime {
+		patience = hungAfter
 	}
 	if !m.outages.has(LogUnreachable) {
-		for _, w := range m.o.Log.Unanswered() {
+		for _, w := range waiting {
 			stream := events.RunStream(w.Run)
 			if w.Full != "" {
 				if !known[stream] && !(w.Limit && m.hasRoom(ctx, w.Run)) {
@@ -158,15 +170,45 @@ func (m *Monitor) lookAtStreams(ctx context.Context, refusing []embedded.Refusal
 				}
 				continue
 			}
-			if known[stream] || time.Since(w.Since) < unansweredFor || !w.Sent.After(m.streams.away) {
+			// The server of this process tells of each write that failed: appends that it does not answer are slow.
+			if known[stream] || m.o.Server != nil && refusing.told || time.Since(w.Since) < patience || !w.Sent.After(m.streams.away) {
 				continue
 			}
-			found = append(found, Outage{Of: stream, Since: w.Since, Reason: "appends get no answer, and the server answers everything else", Do: do})
+			o := Outage{Of: stream, Since: w.Since, Reason: "appends get no answer, and the server answers everything else: its disk is full, broken or very slow",
+				Do: "name the server's monitoring port (--nats-monitor), which tells which it is. Where a write has failed, see to the disk" + restartServer}
+			if refusing.told {
+				o.Reason = "appends get no answer, and the server answers everything else and tells of no write that failed: its disk is very slow, or the stream has no leader"
+				o.Do = "see what else uses the NATS server's disk, and whether a majority of its cluster runs"
+			}
+			found = append(found, o)
 		}
 	}
 	m.outages.set(LogRefusesWrites, found...)
-	m.heal(len(refusing) > 0)
+	m.heal(len(refusing.list) > 0)
 }
+
+// restartServer is what a stream of a server elsewhere needs whose write failed.
+const restartServer = " and restart the server: in nats-server, a stream whose write failed once takes none until then"
+
+// Refused are the outages of what refuses writes, by the words of the log's server. own is a server in this process, which is opened again by itself.
+func Refused(list []embedded.Refusal, own bool) (found []Outage) {
+	for _, r := range list {
+		do := "see to the disk of the NATS server, which need not be full"
+		if noSpace.MatchString(r.Reason) {
+			do = "make room on the disk of the NATS server"
+		}
+		if own {
+			do += ": the log is opened again by itself when its disk takes writes"
+		} else {
+			do += restartServer
+		}
+		found = append(found, Outage{Kind: LogRefusesWrites, Of: r.Stream, Since: time.Now(), Reason: r.Reason, Do: do})
+	}
+	return found
+}
+
+// noSpace matches the words of a server whose disk, quota or own limit leaves no room.
+var noSpace = regexp.MustCompile(`(?i)no space left|quota exceeded|disk (is )?full|insufficient (storage )?resources|resource limits exceeded`)
 
 // makeRoom is what a person can do where a stream is at its limit.
 const makeRoom = "the stream or its disk is at its limit: archive and delete runs (rondo gc --runs-older-than), give the server more storage, and go on in a new run with a larger log.max_bytes"
@@ -180,15 +222,18 @@ func (m *Monitor) hasRoom(ctx context.Context, run string) bool {
 	return err == nil && room
 }
 
-// refusing asks the log's server which streams refuse writes.
-func (m *Monitor) refusing(ctx context.Context) ([]embedded.Refusal, error) {
-	switch {
-	case m.o.Server != nil:
-		return m.o.Server.Refusing(), nil
-	case m.o.NATSMonitor != "":
-		return AskMonitor(ctx, m.o.NATSMonitor)
-	}
-	return nil, nil
+// askRefusing asks the log's server which streams refuse writes.
+func (m *Monitor) askRefusing(ctx context.Context) (refusals, error) {
+	return m.refusing.ask(ctx, func(ctx context.Context) (refusals, error) {
+		switch {
+		case m.o.Server != nil:
+			return refusals{m.o.Server.Refusing(), true}, nil
+		case m.o.NATSMonitor != "":
+			list, err := AskMonitor(ctx, m.o.NATSMonitor)
+			return refusals{list, err == nil}, nil // one that is away says nothing of streams
+		}
+		return refusals{}, nil
+	})
 }
 
 // heal opens an embedded log again when there is room.

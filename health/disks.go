@@ -1,8 +1,10 @@
 package health
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
@@ -49,10 +51,41 @@ const (
 	leastInodes = 1000
 )
 
-// lookAtDisks lists the directories whose disk has no room left, or takes no writes, one for each disk. It writes to them where it is told to.
-func lookAtDisks(dirs []string, write bool) (full, fail []Outage) {
+// trialBytes is the size of a file that is written to see how a disk is.
+const trialBytes = 4096
+
+// slowWrite is from when on a small write that is synced is slow.
+const slowWrite = time.Second
+
+// diskState is what local disks say of themselves.
+type diskState struct {
+	full, fail []Outage
+	took       map[string]time.Duration // of a write, by directory
+	asked      time.Time
+	wrote      bool
+}
+
+// trial is what is asked of a disk now.
+type trial struct {
+	dir   string
+	began time.Time
+}
+
+// askDisks looks at the disks.
+func (m *Monitor) askDisks(ctx context.Context) (diskState, error) {
+	write := time.Since(m.wrote) >= writeEvery
+	return m.disks.ask(ctx, func(context.Context) (diskState, error) {
+		defer m.trial.Store(nil)
+		return m.tryDisks(write), nil
+	})
+}
+
+// tryDisks lists the directories whose disk has no room left, or takes no writes, one for each disk. It writes to them where it is told to.
+func (m *Monitor) tryDisks(write bool) diskState {
+	state := diskState{asked: time.Now(), wrote: write, took: map[string]time.Duration{}}
 	looked := map[uint64]bool{}
-	for _, dir := range dirs {
+	for _, dir := range m.o.Disks {
+		m.trial.Store(&trial{dir, time.Now()})
 		var place unix.Stat_t
 		var s unix.Statfs_t
 		err := errors.Join(unix.Stat(dir, &place), unix.Statfs(dir, &s))
@@ -64,19 +97,68 @@ func lookAtDisks(dirs []string, write bool) (full, fail []Outage) {
 		}
 		looked[uint64(place.Dev)] = true
 		if err == nil && write {
-			err = tryWrite(dir)
+			began := time.Now()
+			err = m.write(dir)
+			state.took[dir] = time.Since(began)
 		}
 		free, size := s.Bavail*uint64(s.Bsize), s.Blocks*uint64(s.Bsize)
 		switch {
 		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-			full = append(full, Outage{Of: dir, Reason: fmt.Sprintf("a file cannot be written: %v", err)})
+			state.full = append(state.full, Outage{Of: dir, Reason: fmt.Sprintf("a file cannot be written: %v", err)})
 		case err != nil:
-			fail = append(fail, Outage{Of: dir, Reason: err.Error()})
+			state.fail = append(state.fail, Outage{Of: dir, Reason: err.Error()})
 		case free < min(leastRoom, size/50):
-			full = append(full, Outage{Of: dir, Reason: fmt.Sprintf("%d KiB are left on its disk", free>>10)})
+			state.full = append(state.full, Outage{Of: dir, Reason: fmt.Sprintf("%d KiB are left on its disk", free>>10)})
 		case s.Files > 0 && s.Ffree < min(leastInodes, s.Files/50): // some file systems make inodes as they go, and count none
-			full = append(full, Outage{Of: dir, Reason: fmt.Sprintf("its disk has room for %d files more (inodes)", s.Ffree)})
+			state.full = append(state.full, Outage{Of: dir, Reason: fmt.Sprintf("its disk has room for %d files more (inodes)", s.Ffree)})
 		}
 	}
-	return full, fail
+	return state
+}
+
+// lookAtDisks takes the answer of the disks. One that has not answered yet is slow, and hangs when that lasts.
+func (m *Monitor) lookAtDisks(state diskState, err error) {
+	if err != nil {
+		m.wrote = time.Time{}
+		if t := m.trial.Load(); t != nil {
+			m.lookAtTrial(*t)
+		}
+	} else {
+		for dir, took := range state.took {
+			if took >= slowWrite && !m.processor.lostTime(state.asked) {
+				m.slowDisks.note(dir, fmt.Errorf("a write of %d bytes took %s", trialBytes, took.Round(100*time.Millisecond)))
+			}
+		}
+		m.outages.set(DiskFull, state.full...)
+		m.outages.set(DiskFails, state.fail...)
+		if state.wrote {
+			m.wrote = state.asked
+		}
+	}
+	slow := m.slowDisks.outages()
+	if len(state.full)+len(state.fail)+len(slow) > 0 {
+		m.wrote = time.Time{} // what has failed must be written until it is well
+	}
+	m.outages.set(DiskSlow, slow...)
+}
+
+// lookAtTrial tells of a disk that has not answered within Patience.
+func (m *Monitor) lookAtTrial(t trial) {
+	lasts := time.Since(t.began)
+	how := fmt.Sprintf("its disk has not answered for %s", lasts.Round(time.Second))
+	switch {
+	case lasts >= hungAfter:
+		m.slowDisks.note(t.dir, nil)
+		m.outages.set(DiskFails, Outage{Of: t.dir, Since: t.began, Reason: how})
+	case !m.processor.lostTime(t.began):
+		m.slowDisks.note(t.dir, errors.New(how))
+	}
+}
+
+// TimeWrite is how long a small write to a directory takes that is synced. A disk that hangs ends it with the context.
+func TimeWrite(ctx context.Context, dir string) (time.Duration, error) {
+	began := time.Now()
+	var p probe[struct{}]
+	_, err := p.ask(ctx, func(context.Context) (struct{}, error) { return struct{}{}, tryWrite(dir) })
+	return time.Since(began), err
 }

@@ -1,10 +1,11 @@
 package health
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/rondo-rl/rondo/events/eventlog"
 )
 
 // failures are what fails again and again: each name has a row of failures without a success.
@@ -63,7 +64,7 @@ const (
 	// consumerPause: a stalled consumer fails after an answer that does not come within 12.5 s. One that has not failed for longer waits for a
 	// free slot, or for work.
 	consumerPause = 20 * time.Second
-	// appendPause is how long no append must be slow until they count as quick again. One slow append counts.
+	// appendPause is how long no append, and no write to a disk, must be slow until they count as quick again. One slow append or write counts.
 	appendPause = 10 * time.Second
 )
 
@@ -101,13 +102,13 @@ func (m *Monitor) lookAtInputs() {
 	})
 }
 
-var errSlowAppends = errors.New("appends take longer than a second")
+var errSlowAppends = fmt.Errorf("appends take longer than %s, and nothing of the log refuses them", eventlog.SlowAppend)
 
-func (m *Monitor) lookAtAppends() {
-	count := m.o.Log.SlowAppends()
+// lookAtAppends takes how many appends have been slow by now, and tells of them where nothing that is known makes them slow.
+func (m *Monitor) lookAtAppends(count int64) {
 	switch {
-	case m.outages.has(LogUnreachable) || m.outages.has(LogRefusesWrites):
-		m.appends.note("", nil) // they are slow because of that
+	case m.outages.has(LogUnreachable) || m.outages.has(LogRefusesWrites) || m.outages.has(DiskSlow) && m.o.Server != nil || m.processor.lostTime(m.looked):
+		m.appends.note("", nil)
 	case count > m.slowAppends:
 		m.appends.note("", errSlowAppends)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -35,8 +36,9 @@ type Options struct {
 	// NATSMonitor is the base URL of the monitoring port of a NATS server that runs elsewhere, such as http://nats:8222; "" when it is not
 	// known. Only there does a server tell which streams refuse writes before somebody writes.
 	NATSMonitor string
-	// Disks are directories of this machine that need room.
-	Disks []string
+	// Disks are directories of this machine that need room. LocalStore: the store is one of them.
+	Disks      []string
+	LocalStore bool
 }
 
 // Monitor watches. A nil Monitor sees nothing.
@@ -49,11 +51,17 @@ type Monitor struct {
 	deciders, consumers, appends failures
 	slowAppends                  int64 // how many there were at the last look
 
-	log   probe[eventlog.Replication]
-	store probe[struct{}]
-	disks probe[diskState]
+	log      probe[eventlog.Replication]
+	store    probe[bool]
+	disks    probe[diskState]
+	refusing probe[refusals]
 	// stored and wrote are when store and disks last took a write; zero: they must be tried.
-	stored, wrote time.Time
+	stored, wrote          time.Time
+	logSilent, storeSilent silence
+	processor              *Processor
+	slowDisks              failures // by directory
+	trial                  atomic.Pointer[trial]
+	write                  func(dir string) error // and sync
 
 	looking sync.Mutex // held by the one that looks
 	looked  time.Time
@@ -69,6 +77,7 @@ func New(o Options) (*Monitor, error) {
 	m := &Monitor{
 		o: o, outages: b,
 		deciders: failures{pause: deciderPause, least: lasting}, consumers: failures{pause: consumerPause, least: lasting}, appends: failures{pause: appendPause},
+		slowDisks: failures{pause: appendPause}, processor: NewProcessor(), write: tryWrite,
 	}
 	if o.Metrics != nil {
 		slow := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rondo_slow_appends_total", Help: "Appends that took longer than a second, or got no answer."},
@@ -86,6 +95,9 @@ func New(o Options) (*Monitor, error) {
 
 // Run looks from time to time until the context ends.
 func (m *Monitor) Run(ctx context.Context) {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { m.processor.Watch(ctx) })
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -130,20 +142,30 @@ func (m *Monitor) look(ctx context.Context, age time.Duration) {
 	}
 	asking, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
+	began := time.Now()
+	var wrote bool
+	var replicas eventlog.Replication
 	var state diskState
-	answered := false
+	var refusing refusals
+	var storeErr, logErr, diskErr, refusingErr error
 	var wg sync.WaitGroup
-	wg.Go(func() { m.askStore(asking) })
-	wg.Go(func() { m.askLog(asking) })
-	wg.Go(func() { state, answered = m.askDisks(asking) })
+	wg.Go(func() { wrote, storeErr = m.askStore(asking) })
+	wg.Go(func() { replicas, logErr = m.log.ask(asking, m.o.Log.Ask) })
+	wg.Go(func() { state, diskErr = m.askDisks(asking) })
+	wg.Go(func() { refusing, refusingErr = m.askRefusing(asking) })
 	wg.Wait()
 	if ctx.Err() != nil {
 		return // what was interrupted says nothing
 	}
-	if answered {
-		m.lookAtStreams(asking, state.refusing)
+	lostTime := m.processor.lostTime(began)
+	m.lookAtProcessor()
+	m.lookAtDisks(state, diskErr)
+	m.lookAtStore(wrote, storeErr, began, lostTime)
+	m.lookAtLog(replicas, logErr, began, lostTime)
+	if refusingErr == nil {
+		m.lookAtStreams(asking, refusing, m.o.Log.Unanswered(), lostTime)
 	}
-	m.lookAtAppends()
+	m.lookAtAppends(m.o.Log.SlowAppends())
 	m.lookAtInputs()
 	m.lookAtParked()
 	m.outages.set(CannotDecide, m.deciders.outages()...)

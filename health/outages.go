@@ -35,8 +35,12 @@ const (
 	StreamBehind Kind = "stream_behind"
 	// DiskFull: a disk that log, objects or local state are on has no room left.
 	DiskFull Kind = "disk_full"
-	// DiskFails: a disk of this machine takes no writes, although it has room: it is broken, or read-only.
+	// DiskSlow: a disk of this machine takes writes, and needs longer than slowWrite for one.
+	DiskSlow Kind = "disk_slow"
+	// DiskFails: a disk of this machine takes no writes, although it has room: it is broken, read-only, or ends no write within hungAfter.
 	DiskFails Kind = "disk_fails"
+	// MachineStarved: this process gets no processor when it wants one, so that it is late with everything.
+	MachineStarved Kind = "machine_starved"
 	// Exhausted: the process has no file descriptors, processes or memory left.
 	Exhausted Kind = "resources_exhausted"
 	// InputsParked: inputs of services wait until an outage of one of the other kinds has ended.
@@ -51,16 +55,25 @@ const (
 var advice = map[Kind]string{
 	LogUnreachable:   "see that nats-server runs and has a majority of its cluster; services reconnect by themselves",
 	LogDegraded:      "start the servers that are away, or replace them: the others bring them up to date",
-	AppendsSlow:      "see what else uses the log's disk, or on one server choose a larger sync_interval (--durability)",
+	AppendsSlow:      "see what else uses the disk, the processors and the network of the log's server, or on one server choose a larger sync_interval (--durability)",
 	InputsStalled:    "see whether the consumers exist and this user may use them; services go on by themselves",
 	StoreUnreachable: "see that the object store runs and takes these keys; services go on by themselves",
 	DiskFull:         "make room: services go on by themselves",
+	DiskSlow:         slowAdvice,
+	MachineStarved:   starvedAdvice,
 	DiskFails:        "see to the disk, or mount it for writing again: services go on by themselves",
 	Exhausted:        "raise the limit (ulimit -n, -u), or give the machine more memory or fewer slots (--tool-slots, --scorer-slots)",
 	CannotDecide:     "another process of the service decides meanwhile, if one can; give this one the version, the disk or the store that it lacks",
 	ServerAway:       "start the server, or see to its log: turns wait for it, and go on by themselves",
 	InputsParked:     "see to what fails: the inputs are tried again by themselves, and no try is counted",
 }
+
+// What helps against a slow disk and a machine without processors for its programs.
+const (
+	slowAdvice    = "it is not full: see what else uses the disk, move --dir or --store to a faster one, or sync the log less often (--durability 1s); services go on meanwhile"
+	starvedAdvice = "stop other programs, or give this machine or its container more processors, or use fewer slots (--tool-slots, --scorer-slots); " +
+		"what is slow or silent meanwhile may be well"
+)
 
 // Outage is something that this process depends on and that fails.
 type Outage struct {
@@ -73,7 +86,11 @@ type Outage struct {
 
 // Stops reports whether the process cannot do its work because of the outage.
 func (o Outage) Stops() bool {
-	return o.Kind != LogDegraded && o.Kind != InputsParked && o.Kind != ServerAway
+	switch o.Kind {
+	case LogDegraded, InputsParked, ServerAway, MachineStarved:
+		return false
+	}
+	return true
 }
 
 // HoldsUp is the oldest outage that keeps services from storing what they have done, its Kind "" where there is none.

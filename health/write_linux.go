@@ -18,6 +18,6 @@ func tryWrite(dir string) error {
 		return &os.PathError{Op: "write a file in", Path: dir, Err: err}
 	}
 	f := os.NewFile(uintptr(fd), dir)
-	_, err = f.Write(make([]byte, 4096))
+	_, err = f.Write(make([]byte, trialBytes))
 	return errors.Join(err, f.Sync(), f.Close())
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/plane"
+	"github.com/rondo-rl/rondo/health"
 )
 
 // Levels of a finding.
@@ -46,7 +47,8 @@ func New(g *app.Global) *cobra.Command {
 	var servers doctorEndpoint
 	doctor := &cobra.Command{
 		Use: "doctor", Short: "Check for common problems, and say how to fix them", Args: cobra.NoArgs,
-		Long: `Doctor checks this machine and the flags for the services. A sandbox must run a program. The directory must have free space.
+		Long: `Doctor checks this machine and the flags for the services. A sandbox must run a program. The directory must have free space,
+and its disk must take a small write within a second. Doctor says if the machine has no processor for it.
 The NATS server must accept a run's stream, and its clock must agree. The store must have atomic conditional writes.
 Of a NATS cluster, doctor names the servers that are away and the streams without a leader.
 Doctor lists the streams that refuse writes, for example after a full disk. It asks the plane that runs in --dir, or the
@@ -75,6 +77,10 @@ weights. This takes about six short requests. For a run file with endpoint_api: 
 			} else {
 				checks = doctorChecks(g)
 			}
+			processor := health.NewProcessor()
+			watching, stop := context.WithCancel(cmd.Context())
+			defer stop()
+			go processor.Watch(watching)
 			for _, check := range checks {
 				ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 				findings = append(findings, check(ctx)...)
@@ -83,6 +89,7 @@ weights. This takes about six short requests. For a run file with endpoint_api: 
 					return err
 				}
 			}
+			findings = append(findings, aboutMachine(processor.Starved()))
 			if err := printFindings(cmd.OutOrStdout(), g, findings); err != nil {
 				return err
 			}
@@ -108,7 +115,9 @@ func doctorChecks(g *app.Global) []func(context.Context) []finding {
 	checks := []func(context.Context) []finding{func(ctx context.Context) []finding { return trySandbox(ctx, elsewhere) }}
 	natsURL, store := g.NATS, g.Store
 	if !elsewhere {
-		checks = append(checks, func(context.Context) []finding { return tryDirectory(g.Dir, freeBytes) })
+		checks = append(checks, func(ctx context.Context) []finding {
+			return tryDirectory(ctx, g.Dir, disk{freeBytes, health.TimeWrite})
+		})
 		if e, err := plane.ReadEndpoint(g.Dir); err == nil && plane.PlaneRuns(g.Dir) {
 			natsURL = e.NATS
 			if e.HTTP != "" {

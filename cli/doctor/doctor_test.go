@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -16,6 +17,7 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/nats-io/nats-server/v2/server"
+	"golang.org/x/sys/unix"
 
 	"github.com/rondo-rl/rondo/cli/app"
 )
@@ -130,22 +132,44 @@ func TestDoctorOnStreams(t *testing.T) {
 func TestDoctorOnDirectories(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	room := func(n uint64) func(string) (uint64, error) { return func(string) (uint64, error) { return n, nil } }
-	wantFinding(t, tryDirectory(filepath.Join(dir, "a", "b"), room(1<<40)), "directory", levelOK, "1024.0 GiB free", "")
-	wantFinding(t, tryDirectory(dir, room(5<<30)), "directory", levelWarning, "5.0 GiB free", "make room")
-	wantFinding(t, tryDirectory(dir, room(1<<20)), "directory", levelTrouble, "1.0 MiB free", "make room")
-	wantFinding(t, tryDirectory(dir, func(string) (uint64, error) { return 0, errors.New("no such disk") }), "directory", levelTrouble, "no such disk", "--dir")
+	quick := func(context.Context, string) (time.Duration, error) { return time.Millisecond, nil }
+	room := func(n uint64) disk { return disk{func(string) (uint64, error) { return n, nil }, quick} }
+	wantFinding(t, tryDirectory(t.Context(), filepath.Join(dir, "a", "b"), room(1<<40)), "directory", levelOK, "1024.0 GiB free", "")
+	wantFinding(t, tryDirectory(t.Context(), dir, room(5<<30)), "directory", levelWarning, "5.0 GiB free", "make room")
+	wantFinding(t, tryDirectory(t.Context(), dir, room(1<<20)), "directory", levelTrouble, "1.0 MiB free", "make room")
+	wantFinding(t, tryDirectory(t.Context(), dir, disk{func(string) (uint64, error) { return 0, errors.New("no such disk") }, quick}), "directory", levelTrouble, "no such disk", "--dir")
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantFinding(t, tryDirectory(file, room(1<<40)), "directory", levelTrouble, "is not a directory", "--dir")
+	wantFinding(t, tryDirectory(t.Context(), file, room(1<<40)), "directory", levelTrouble, "is not a directory", "--dir")
+	writes := func(took time.Duration, err error) disk {
+		return disk{func(string) (uint64, error) { return 1 << 40, nil }, func(context.Context, string) (time.Duration, error) { return took, err }}
+	}
+	slow := tryDirectory(t.Context(), dir, writes(3*time.Second, nil))
+	wantFinding(t, slow, "directory", levelWarning, "disk_slow "+dir+": a small write took 3s, and it need not be full", "a faster one")
+	wantFinding(t, slow, "directory", levelOK, "is writable", "")
+	wantFinding(t, tryDirectory(t.Context(), dir, writes(0, fmt.Errorf("write: %w", unix.ENOSPC))), "directory", levelTrouble, "disk_full", "make room")
+	wantFinding(t, tryDirectory(t.Context(), dir, writes(0, fmt.Errorf("write: %w", unix.EIO))), "directory", levelTrouble, "disk_fails", "see to the disk")
+	hangs := writes(0, nil)
+	hangs.write = func(ctx context.Context, _ string) (time.Duration, error) {
+		<-ctx.Done()
+		return time.Minute, ctx.Err()
+	}
+	hurried, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	wantFinding(t, tryDirectory(hurried, dir, hangs), "directory", levelTrouble, "has not ended for 1m0s, and it need not be full", "a faster one")
+	wantFinding(t, []finding{aboutMachine("")}, "machine", levelOK, "processors", "")
+	wantFinding(t, []finding{aboutMachine("no turn")}, "machine", levelWarning, "machine_starved: no turn. What the other checks found slow or silent may be well", "more processors")
+	if advice := storeAdvice(hurried, dir, context.DeadlineExceeded); !strings.Contains(advice, "need not be full") {
+		t.Errorf("a store on a disk that hangs: %s", advice)
+	}
 	if os.Getuid() != 0 { // who may write everywhere
 		closed := filepath.Join(dir, "closed")
 		if err := os.Mkdir(closed, 0o500); err != nil {
 			t.Fatal(err)
 		}
-		wantFinding(t, tryDirectory(closed, room(1<<40)), "directory", levelTrouble, "is not writable", "owner")
+		wantFinding(t, tryDirectory(t.Context(), closed, room(1<<40)), "directory", levelTrouble, "is not writable", "owner")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rondo-rl/rondo/health"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/open"
@@ -41,6 +42,15 @@ func trySandbox(ctx context.Context, elsewhere bool) []finding {
 	return []finding{f}
 }
 
+// aboutMachine tells whether doctor had a processor while it ran the checks. how is how it had none, "" if it had.
+func aboutMachine(how string) finding {
+	if how != "" {
+		return finding{"machine", levelWarning, fmt.Sprintf("%s: %s. What the other checks found slow or silent may be well", health.MachineStarved, how),
+			"stop other programs, or give this machine or its container more processors, and run doctor again"}
+	}
+	return ok("machine", "%d processors, and doctor had one when it wanted one", runtime.NumCPU())
+}
+
 // A directory with less room than this stops a run soon, or at once.
 const (
 	littleRoom = 10 << 30
@@ -55,8 +65,17 @@ func freeBytes(dir string) (uint64, error) {
 	return s.Bavail * uint64(s.Bsize), nil
 }
 
+// disk is how a directory's disk is looked at.
+type disk struct {
+	free  func(dir string) (uint64, error)
+	write func(ctx context.Context, dir string) (took time.Duration, err error) // a small file, and sync it
+}
+
+// slowWrite is from when on that is slow.
+const slowWrite = time.Second
+
 // tryDirectory looks whether a plane could live in a directory.
-func tryDirectory(dir string, free func(string) (uint64, error)) []finding {
+func tryDirectory(ctx context.Context, dir string, d disk) []finding {
 	place, err := nearest(dir)
 	if err != nil {
 		return []finding{trouble("directory", err, "name another one by --dir")}
@@ -64,20 +83,37 @@ func tryDirectory(dir string, free func(string) (uint64, error)) []finding {
 	if err := unix.Access(place, unix.W_OK); err != nil {
 		return []finding{trouble("directory", fmt.Errorf("%s is not writable: %w", place, err), "name another one by --dir, or change its owner")}
 	}
-	bytes, err := free(place)
+	bytes, err := d.free(place)
 	if err != nil {
 		return []finding{trouble("directory", err, "name another one by --dir")}
 	}
-	f := ok("directory", "%s is writable, %s free", dir, byteCount(bytes))
 	const more = "make room, or name another one by --dir: `rondo gc` lists objects that nothing refers to any more"
+	ctx, cancel := context.WithTimeout(ctx, storePatience)
+	defer cancel()
+	took, err := d.write(ctx, place)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		err = fmt.Errorf("%s %s: a small write to %s has not ended for %s, and it need not be full", health.DiskSlow, dir, place, took.Round(time.Second))
+		return []finding{trouble("directory", err, slowAdvice)}
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return []finding{trouble("directory", fmt.Errorf("%s %s: %w", health.DiskFull, dir, err), more)}
+	case err != nil:
+		return []finding{trouble("directory", fmt.Errorf("%s %s: %w", health.DiskFails, dir, err), "see to the disk, or name another directory by --dir")}
+	}
+	f := ok("directory", "%s is writable, %s free", dir, byteCount(bytes))
 	switch {
 	case bytes < noRoom:
 		f.Level, f.Do = levelTrouble, more
 	case bytes < littleRoom:
 		f.Level, f.Do = levelWarning, more
 	}
-	return []finding{f}
+	if took < slowWrite {
+		return []finding{f}
+	}
+	return []finding{f, {"directory", levelWarning, fmt.Sprintf("%s %s: a small write took %s, and it need not be full", health.DiskSlow, dir, took.Round(100*time.Millisecond)), slowAdvice}}
 }
+
+const slowAdvice = "see what else uses this disk, or name a directory on a faster one by --dir"
 
 // nearest is a directory, or where it would be made.
 func nearest(dir string) (string, error) {
@@ -133,7 +169,7 @@ func tryObjects(ctx context.Context, location string) []finding {
 		err = fmt.Errorf("%s does not answer within %s: %w", withoutQuery(location), storePatience, err)
 	}
 	if err != nil {
-		return []finding{trouble("store", err, storeAdvice(ctx, err))}
+		return []finding{trouble("store", err, storeAdvice(ctx, location, err))}
 	}
 	return []finding{ok("store", "%s can be written, swapped and read", withoutQuery(location))}
 }
@@ -163,7 +199,7 @@ func swapAndRead(ctx context.Context, store storage.Store) (err error) {
 	return err
 }
 
-func storeAdvice(ctx context.Context, err error) string {
+func storeAdvice(ctx context.Context, location string, err error) string {
 	text := err.Error()
 	switch {
 	case strings.Contains(text, "conditional write") || strings.Contains(text, "If-Match"):
@@ -178,6 +214,8 @@ func storeAdvice(ctx context.Context, err error) string {
 		return "make room on the store's disk"
 	case errors.Is(err, fs.ErrPermission):
 		return "give this user the directory"
+	case ctx.Err() != nil && !strings.Contains(location, "://"):
+		return "its disk is very slow or hangs, and need not be full: " + slowAdvice + " or --store"
 	case ctx.Err() != nil || strings.Contains(text, "dial") || strings.Contains(text, "connection refused"):
 		return "see that the server runs and that the endpoint in the URL is the one at which it listens"
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/health"
 )
@@ -74,7 +75,11 @@ func tryNATS(ctx context.Context, url string, access app.NATSAccess, now func() 
 		return append(findings, trouble("jetstream", fmt.Errorf("append: %w", err), streamAdvice(err)))
 	}
 	took := now().Sub(began)
-	findings = append(findings, ok("jetstream", "a run's stream can be made; an append took %s", took.Round(10*time.Microsecond)))
+	appends := ok("jetstream", "a run's stream can be made; an append took %s", took.Round(10*time.Microsecond))
+	if took > eventlog.SlowAppend {
+		appends.Level, appends.Do = levelWarning, "it is not full: see what else uses the disk, the processors and the network of the server"
+	}
+	findings = append(findings, appends)
 	m, err := s.GetMsg(ctx, 1)
 	if err != nil {
 		return append(findings, trouble("jetstream", fmt.Errorf("read: %w", err), ""))
@@ -103,7 +108,7 @@ func tryStreams(ctx context.Context, monitor string) []finding {
 	if err != nil {
 		return []finding{trouble("streams", err, "see that --nats-monitor names the NATS server's monitoring port")}
 	}
-	return outageFindings("streams", plane.Refusals(refusing), "no stream refuses writes")
+	return outageFindings("streams", health.Refused(refusing, false), "no stream refuses writes")
 }
 
 // tryPlane asks the plane in the directory how it is.

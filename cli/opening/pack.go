@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 
 	"github.com/rondo-rl/rondo/cli/service"
 	"github.com/rondo-rl/rondo/demo/packs"
@@ -21,6 +22,9 @@ const DefaultPack = "small"
 func LoadTasks(dir string) ([]*tasks.Task, error) {
 	if dir == "" {
 		return tasks.LoadPack(packs.Small())
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("task pack %s: no such folder. Name a folder of task folders: tasks in a run file is relative to the file; `rondo tasks init NAME` writes a task to begin with", dir)
 	}
 	return tasks.LoadDir(dir)
 }

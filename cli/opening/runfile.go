@@ -2,7 +2,9 @@
 package opening
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strconv"
 
@@ -24,6 +26,9 @@ func ReadRunFile(path string) (RunFile, error) {
 	standard := f.Advantage.Estimator
 	f.Advantage.Estimator = "" // so that a preset sees whether the file names one beside it
 	text, err := yamltext.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, fmt.Errorf("read run file: %w: name one by --file; `rondo init` writes one to begin with", err)
+	}
 	if err != nil {
 		return f, fmt.Errorf("read run file: %w", err)
 	}

@@ -10,24 +10,24 @@ import (
 	"net/http/pprof"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/rondo-rl/rondo/cli/app"
-	"github.com/rondo-rl/rondo/events/embedded"
 	"github.com/rondo-rl/rondo/health"
 )
 
 // Watch has log and store watched until the context ends. metrics may be nil.
 func (p *Plane) Watch(ctx context.Context, l *slog.Logger, metrics prometheus.Registerer) (*health.Monitor, error) {
-	disks := []string{p.Dir}
-	if !strings.Contains(p.storeURL, "://") {
+	disks, local := []string{p.Dir}, !strings.Contains(p.storeURL, "://")
+	if local {
 		disks = append(disks, p.storeURL)
 	}
-	m, err := health.New(health.Options{Log: p.Log.Streams, Conn: p.Conn, Logger: l, Metrics: metrics, Server: p.server, NATSMonitor: p.natsMonitor, Disks: disks})
+	m, err := health.New(health.Options{
+		Log: p.Log.Streams, Conn: p.Conn, Logger: l, Metrics: metrics, Server: p.server, NATSMonitor: p.natsMonitor, Disks: disks, LocalStore: local,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -118,22 +118,13 @@ func AskPlane(ctx context.Context, base string) ([]health.Outage, error) {
 func OutagesOf(ctx context.Context, p *Plane) ([]health.Outage, error) {
 	switch {
 	case p.server != nil:
-		return Refusals(p.server.Refusing()), nil
+		return health.Refused(p.server.Refusing(), true), nil
 	case p.natsMonitor != "":
 		refusing, err := health.AskMonitor(ctx, p.natsMonitor)
-		return Refusals(refusing), err
+		return health.Refused(refusing, false), err
 	}
 	if e, err := ReadEndpoint(p.Dir); err == nil && e.HTTP != "" && app.RedactedURL(e.NATS) == app.RedactedURL(p.URL) {
 		return AskPlane(ctx, e.HTTP)
 	}
 	return nil, nil
-}
-
-// Refusals are the outages of streams that refuse writes.
-func Refusals(list []embedded.Refusal) (outages []health.Outage) {
-	for _, r := range list {
-		outages = append(outages, health.Outage{Kind: health.LogRefusesWrites, Of: r.Stream, Since: time.Now(), Reason: r.Reason,
-			Do: "make room on the NATS server's disk and restart the server"})
-	}
-	return outages
 }

@@ -65,8 +65,10 @@ func joining(complaint string) bool {
 const trialBytes = 1 << 20
 
 // Room tries out whether the server's disk takes writes again, by a file that is synced and removed.
-func (s *Server) Room() (err error) {
-	trial := filepath.Join(s.options.StoreDir, "room-for-writes")
+func (s *Server) Room() error { return tryWrite(s.options.StoreDir) }
+
+func tryWrite(dir string) error {
+	trial := filepath.Join(dir, "room-for-writes")
 	f, err := os.Create(trial)
 	if err != nil {
 		return err

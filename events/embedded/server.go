@@ -136,13 +136,34 @@ func start(options *server.Options) (*server.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	s.Start()
 	if !s.ReadyForConnections(startTimeout) || !s.JetStreamEnabled() {
+		waited := time.Since(began)
 		s.Shutdown()
 		s.WaitForShutdown()
-		return nil, errors.New("the server did not get ready: is the directory writable, and is there room on its disk?")
+		return nil, notReady(waited, func() error { return tryWrite(options.StoreDir) })
 	}
 	return s, nil
+}
+
+// trialPatience is how long a write may take that tells why a server did not get ready.
+const trialPatience = 10 * time.Second
+
+// notReady says why a server did not get ready, as far as a write to its disk tells it: a slow disk is not full.
+func notReady(waited time.Duration, write func() error) error {
+	began, written := time.Now(), make(chan error, 1)
+	go func() { written <- write() }()
+	how := fmt.Sprintf("the embedded log did not get ready within %s", waited.Round(time.Second/10))
+	select {
+	case err := <-written:
+		if err != nil {
+			return fmt.Errorf("%s, and a write to its disk fails: %w", how, err)
+		}
+		return fmt.Errorf("%s. Its disk has room, and took a write in %s: see what else uses the disk and the processors of this machine", how, time.Since(began).Round(time.Millisecond))
+	case <-time.After(trialPatience):
+		return fmt.Errorf("%s. Its disk hangs or is very slow, and need not be full: a write has not ended for %s", how, trialPatience)
+	}
 }
 
 // running is the server that runs now.

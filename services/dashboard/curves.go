@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/rondo-rl/rondo/books"
@@ -15,7 +17,26 @@ type flow struct {
 	Started, Scored, Failed int
 	Sampled                 int64 // tokens
 	Backlog                 [stages]int
+	Parts                   []average // of rewards, as flows.parts names them
 }
+
+// average is the mean of a part of the reward.
+type average struct {
+	N    int
+	Mean float64
+}
+
+func (p average) with(other average) average {
+	n := p.N + other.N
+	if n == 0 {
+		return average{}
+	}
+	share := float64(other.N) / float64(n)
+	return average{n, p.Mean*(1-share) + other.Mean*share}
+}
+
+// maxParts bounds the parts of the reward that are drawn: those that were scored first.
+const maxParts = 12
 
 // The stages whose backlog is drawn.
 const (
@@ -38,6 +59,8 @@ type flows struct {
 	points  []flow
 	backlog [stages]int
 	where   map[string]int // rollouts in the backlog → their stage
+	parts   []string       // of rewards
+	more    bool           // there are parts that are not drawn
 }
 
 func newFlows() *flows { return &flows{width: time.Second, where: map[string]int{}} }
@@ -67,6 +90,12 @@ func (f *flows) halve() {
 			next := f.points[i+1]
 			p.Started, p.Scored, p.Failed, p.Sampled = p.Started+next.Started, p.Scored+next.Scored, p.Failed+next.Failed, p.Sampled+next.Sampled
 			p.Backlog = next.Backlog
+			for i, other := range next.Parts {
+				if i == len(p.Parts) {
+					p.Parts = append(p.Parts, average{})
+				}
+				p.Parts[i] = p.Parts[i].with(other)
+			}
 		}
 		half = append(half, p)
 	}
@@ -78,6 +107,25 @@ func (f *flows) count(now time.Time, n books.Totals) {
 	p := f.point(now)
 	p.Started, p.Scored, p.Failed = p.Started+n.Started, p.Scored+n.Scored, p.Failed+n.Failed
 	p.Sampled += n.Sampled
+}
+
+// score counts the parts of a rollout's reward.
+func (f *flows) score(now time.Time, components map[string]float64) {
+	p := f.point(now)
+	for _, name := range slices.Sorted(maps.Keys(components)) {
+		i := slices.Index(f.parts, name)
+		if i < 0 && len(f.parts) == maxParts {
+			f.more = true
+			continue
+		}
+		if i < 0 {
+			i, f.parts = len(f.parts), append(f.parts, name)
+		}
+		for len(p.Parts) <= i {
+			p.Parts = append(p.Parts, average{})
+		}
+		p.Parts[i] = p.Parts[i].with(average{1, components[name]})
+	}
 }
 
 // place notes the stage that has a rollout now; "" is none.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/health"
 	"github.com/rondo-rl/rondo/pipeline/presence"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
@@ -61,6 +62,16 @@ func TestServerIsAway(t *testing.T) {
 	say(presence.Server{URL: cfg.Endpoint, Failures: 1}, presence.Server{URL: "http://10.0.0.9/v1", Failures: 3, Away: "of others"})
 	if page := d.show("/runs/live"); strings.Contains(page, "is away") {
 		t.Error("a server that answers is away, or one of another run")
+	}
+	d.d.outages = func() []health.Outage {
+		return []health.Outage{
+			{Kind: health.DiskSlow, Of: "/data", Reason: "a write took 3s <b>"}, {Kind: health.ServerAway, Of: "http://10.0.0.9/v1"},
+			{Kind: health.LogRefusesWrites, Of: events.RunStream("other")}, {Kind: health.LogRefusesWrites, Of: events.RunStream("live"), Reason: "of this run"},
+		}
+	}
+	d.has("/runs/live", "disk_slow /data, for ", "a write took 3s &lt;b&gt;", "of this run")
+	if page := d.show("/runs/live"); strings.Contains(page, "10.0.0.9") || strings.Contains(page, events.RunStream("other")) {
+		t.Error("an outage of another run is shown")
 	}
 	say(presence.Server{URL: cfg.Endpoint + "/", Failures: 3, Away: "connection refused <script>"})
 	d.has("/runs/live", "is away for g1: 3 requests failed in a row, the last one: connection refused &lt;script&gt;")

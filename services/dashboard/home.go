@@ -59,10 +59,8 @@ type runCard struct {
 // homeOf gathers what the first page shows. names are the runs that are not closed, the newest first.
 func (d *Dashboard) homeOf(r *http.Request, names []string, waits []remark) (*home, map[string]runRow, error) {
 	h := &home{Waits: waits, NotLooked: max(0, len(names)-maxLooked)}
-	for _, o := range d.outages() {
-		if o.Kind != health.ServerAway { // the fleet tells of those, in any process
-			h.Wrong = append(h.Wrong, remark{Text: line(o.String())})
-		}
+	for _, o := range d.planeOutages() {
+		h.Wrong = append(h.Wrong, remark{Text: line(o.String())})
 	}
 	for _, away := range d.serversAway(nil) {
 		h.Wrong = append(h.Wrong, remark{line(away), "/fleet", "Fleet"})
@@ -102,6 +100,11 @@ func (d *Dashboard) homeOf(r *http.Request, names []string, waits []remark) (*ho
 		h.Running = append(h.Running, card)
 	}
 	return h, known, nil
+}
+
+// planeOutages are those of the process's plane but for inference servers: the fleet tells of those, in any process.
+func (d *Dashboard) planeOutages() []health.Outage {
+	return slices.DeleteFunc(d.outages(), func(o health.Outage) bool { return o.Kind == health.ServerAway })
 }
 
 // stateUnreadable is the state of a run whose last facts cannot be read.

@@ -3,7 +3,9 @@ package dashboard
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -242,4 +244,94 @@ func TestFlowsAreBounded(t *testing.T) {
 	if len(f.points) > maxPoints || len(f.points) < maxPoints/2 || scored != 10_000 {
 		t.Errorf("%d points, %d scored", len(f.points), scored)
 	}
+}
+
+// TestPartsOfRewards: each part of the reward has a chart of its own, with a point where something was scored, and a run without parts says why there is none.
+func TestPartsOfRewards(t *testing.T) {
+	f := newFlows()
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	why := func(scored bool) string { return f.rewards(scored)[noParts].Why }
+	if !strings.Contains(why(false), "No rollout is scored") || !strings.Contains(why(true), "one number") {
+		t.Errorf("without a part: %q, %q", why(false), why(true))
+	}
+	for i := range 10_000 {
+		components := map[string]float64{"tests": float64(i % 2)}
+		if i%2 == 1 {
+			components["brevity"] = 0.25
+		}
+		f.score(began.Add(time.Duration(i)*7*time.Second), components)
+	}
+	charts := f.rewards(true)
+	for i, want := range map[int]float64{0: 0.5, 1: 0.25} { // tests was scored first
+		c := charts[partChart(i)]
+		if len(c.X) < maxPoints/2 || len(c.X) > maxPoints || len(c.Series) != 1 || len(c.Series[0].Values) != len(c.X) || !c.Time {
+			t.Fatalf("%d points of %+v", len(c.X), c)
+		}
+		for _, v := range c.Series[0].Values {
+			if math.Abs(*v-want) > 0.02 {
+				t.Fatalf("%s: a mean of %g, want %g", c.Series[0].Name, *v, want)
+			}
+		}
+	}
+	n := 0
+	for _, p := range f.points {
+		n += p.Parts[1].N
+	}
+	if n != 5000 || !strings.Contains(why(true), "load the page again") {
+		t.Errorf("%d values of brevity are counted; %q", n, why(true))
+	}
+
+	f = newFlows()
+	for i := range maxParts {
+		f.score(began, map[string]float64{fmt.Sprint("p", i): 1})
+	}
+	if f.more {
+		t.Error("there are parts that are not drawn, before there are")
+	}
+	f.score(began, map[string]float64{"z": 1, "p0": 1})
+	if !f.more || len(f.parts) != maxParts || f.points[0].Parts[0].N != 2 {
+		t.Errorf("more parts than are drawn: %v, %d, %+v", f.more, len(f.parts), f.points[0].Parts[0])
+	}
+	f = newFlows()
+	for _, v := range []float64{math.MaxFloat64, math.MaxFloat64} {
+		f.score(began, map[string]float64{"vast": v})
+		f.score(began.Add(time.Minute), map[string]float64{"vast": v, "zero": 0})
+	}
+	if text, err := json.Marshal(f.rewards(true)); err != nil {
+		t.Errorf("values without a mean: %v", err)
+	} else if zero := f.rewards(true)[partChart(1)]; len(zero.X) != 1 || *zero.Series[0].Values[0] != 0 {
+		t.Errorf("a part that is 0: %s", text)
+	}
+}
+
+// TestPartsOfRewardsOnThePage: the page has a place for each chart that there is.
+func TestPartsOfRewardsOnThePage(t *testing.T) {
+	d := newDesk(t)
+	servicetest.OpenRun(t, d.log, "live", servicetest.Config("fix"))
+	d.state(events.GroupOpenedType, "g000001", "0", events.GroupOpened{Task: "fix", Size: 2, PolicyVersion: 3})
+	for _, rollout := range []string{"g000001-0", "g000001-1"} {
+		servicetest.StartRollout(d, d.log, "live", rollout, "fix")
+	}
+	d.has("/runs/live", `data-chart="part"`)
+	score := func(rollout string, components map[string]float64) {
+		d.state(events.RolloutScoredType, rollout, "0", events.RolloutScored{Reward: 1, Components: components})
+	}
+	score("g000001-0", map[string]float64{"tests": 1, "<i>brevity": 0.5})
+	d.has("/runs/live", "Part of the reward: tests,", "Part of the reward: &lt;i&gt;brevity,", `data-chart="part0"`, `data-chart="part1"`)
+	if page := d.show("/runs/live"); strings.Contains(page, `data-chart="part"`) || strings.Contains(page, "parts of the reward are drawn") {
+		t.Error("a run with two parts has a chart for none, or more than there are")
+	}
+	var charts map[string]chart
+	if err := json.Unmarshal([]byte(d.show("/runs/live/curves")), &charts); err != nil {
+		t.Fatal(err)
+	}
+	if c := charts["part1"]; len(c.X) != 1 || c.Series[0].Name != "tests" || *c.Series[0].Values[0] != 1 {
+		t.Errorf("the chart of tests is %+v", c)
+	}
+	many := map[string]float64{}
+	for i := range maxParts {
+		many[fmt.Sprint("p", i)] = 0
+	}
+	score("g000001-1", many)
+	d.has("/runs/live", fmt.Sprintf("The first %d parts of the reward are drawn.", maxParts))
 }

@@ -3,6 +3,8 @@ package dashboard
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/evaluation/behaviour"
+	"github.com/rondo-rl/rondo/events"
 )
 
 // shownVersions bounds the rows of the behaviour table.
@@ -30,7 +33,7 @@ type runPage struct {
 	Tasks            int
 	Groups, Events   int64
 	Continues        string
-	Away             []string // what is wrong with the run's inference servers
+	Away             []string // what is wrong now with the plane and the run's inference servers
 	Feeds            []feedBooks
 	Endings          []counted
 	Forfeits         []counted
@@ -42,6 +45,8 @@ type runPage struct {
 	RolloutPager     pager
 	Filter           filter
 	Outcomes         []choice // to select
+	Parts            []rewardPart
+	MoreParts        int // the bound, if there are more
 	// Addresses: of what is new, of the curves, of the file of the chosen rollouts, and of the page without a filter.
 	Live, Curves, Export, All string
 }
@@ -107,7 +112,12 @@ func (d *Dashboard) run(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if p.State == "open" && !p.Past {
-		p.Away = d.serversAway(servers)
+		for _, o := range d.planeOutages() {
+			if stream := events.RunStream(""); !strings.HasPrefix(o.Of, stream) || o.Of == stream+b.run { // not of another run's stream
+				p.Away = append(p.Away, o.String())
+			}
+		}
+		p.Away = append(p.Away, d.serversAway(servers)...)
 	}
 	return d.page(w, http.StatusOK, "run", p)
 }
@@ -148,6 +158,9 @@ func (p *runPage) fill(r *http.Request, b *book[runState]) error {
 	}
 	for _, row := range rows {
 		p.Versions = append(p.Versions, row.Versions())
+	}
+	if p.Parts = s.flows.rewardParts(); s.flows.more {
+		p.MoreParts = maxParts
 	}
 	p.Live, p.Curves = r.URL.Path+"/live", r.URL.Path+"/curves"
 	if p.Past {
@@ -337,6 +350,7 @@ func (s *runState) charts() map[string]chart {
 		"staleness": chart{X: steps.steps, Series: []series{staleness}}.because(noBatch),
 	}
 	charts["throughput"], charts["backlog"], charts["cost"] = s.flows.throughput(), s.flows.backlogs(), s.flows.cost()
+	maps.Copy(charts, s.flows.rewards(s.books.Totals.Scored > 0))
 	charts["work"], charts["tokens"], charts["shares"] = behaved(s.behaviour(drawnVersions))
 	return charts
 }
@@ -384,6 +398,44 @@ func (f *flows) cost() chart {
 		c.Series[0].Values = append(c.Series[0].Values, new(float64(p.Sampled)/f.width.Minutes()))
 	}
 	return c
+}
+
+// rewards are the parts of the rewards of what was scored, each a chart of its own: they have their own units. Without any, noParts says why.
+func (f *flows) rewards(scored bool) map[string]chart {
+	why := "No rollout is scored yet."
+	switch {
+	case len(f.parts) > 0:
+		why = "The reward has parts by now: load the page again."
+	case scored:
+		why = "The rewards have no parts: verifiers and the scorer report one number."
+	}
+	charts := map[string]chart{noParts: {Why: why}}
+	for i, name := range f.parts {
+		c := chart{Time: true, Joined: true, Series: []series{{Name: line(name)}}}
+		for k, x := range f.axis() {
+			if parts := f.points[k].Parts; i < len(parts) && parts[i].N > 0 && !math.IsInf(parts[i].Mean, 0) && !math.IsNaN(parts[i].Mean) {
+				c.X, c.Series[0].Values = append(c.X, x), append(c.Series[0].Values, &parts[i].Mean)
+			}
+		}
+		charts[partChart(i)] = c.because("Its values are too large to have a mean.")
+	}
+	return charts
+}
+
+// noParts is the chart of a run whose rewards have no parts, and partChart that of one of them.
+const noParts = "part"
+
+func partChart(i int) string { return fmt.Sprint(noParts, i) }
+
+// rewardPart is a part of the reward and its chart.
+type rewardPart struct{ Name, Chart string }
+
+func (f *flows) rewardParts() (parts []rewardPart) {
+	for i, name := range f.parts {
+		parts = append(parts, rewardPart{name, partChart(i)})
+	}
+	slices.SortFunc(parts, func(a, b rewardPart) int { return cmp.Compare(a.Name, b.Name) })
+	return parts
 }
 
 func (f *flows) axis() (x []float64) {

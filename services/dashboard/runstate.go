@@ -60,6 +60,13 @@ func (s *runState) apply(e events.Event) error {
 		s.rows = nil
 	}
 	s.flows.count(e.Time, s.books.Totals.Minus(before))
+	if e.Type == events.RolloutScoredType {
+		scored, err := events.Data[events.RolloutScored](e)
+		if err != nil {
+			return err
+		}
+		s.flows.score(e.Time, scored.Components)
+	}
 	switch {
 	case e.Type.Kind() == events.RolloutStartedType.Kind():
 		s.noteStage(e.Entity)
