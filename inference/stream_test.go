@@ -221,20 +221,31 @@ func TestBegunAnswers(t *testing.T) {
 }
 
 // stream is events that are sent as they are, in place of an answer to the prompt 5, 6. tail reads what comes behind them, and may be nil.
+// asked, if set, is told what else the server is asked.
 type stream struct {
 	events string
 	tail   func(ctx context.Context) io.Reader
+	asked  func(path, body string)
 }
 
 func (s stream) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer := func(kind string, body io.Reader) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(body), Request: r}, nil
 	}
-	switch {
-	case strings.HasSuffix(r.URL.Path, "/render"):
-		return answer("application/json", strings.NewReader(`{"token_ids":[5,6],"sampling_params":{}}`))
-	case strings.HasSuffix(r.URL.Path, "/derender"):
-		return answer("application/json", strings.NewReader(`{"choices":[{"message":{"role":"assistant","content":"."}}]}`))
+	const said = `{"choices":[{"message":{"role":"assistant","content":"."}}]}`
+	if body, other := map[string]string{
+		"/v1/chat/completions/render": `{"token_ids":[5,6],"sampling_params":{}}`, "/v1/chat/completions/derender": said,
+		"/v1/tokenize": `{"tokens":[5,6]}`, "/server_info": `{}`,
+		"/apply-template": `{"prompt":"."}`, "/tokenize": `{"tokens":[5,6]}`, "/detokenize": `{"content":"<S>"}`, "/v1/chat/completions": said,
+	}[r.URL.Path]; other {
+		if s.asked != nil && r.Body != nil {
+			text, err := io.ReadAll(r.Body)
+			if err != nil {
+				return nil, err
+			}
+			s.asked(r.URL.Path, string(text))
+		}
+		return answer("application/json", strings.NewReader(body))
 	}
 	body := io.Reader(strings.NewReader(s.events))
 	if s.tail != nil {
@@ -260,7 +271,12 @@ var (
 
 // complete asks a server for an answer of at most 1,000 tokens, and counts those that are recorded.
 func complete(ctx context.Context, client inference.Client) (answer *inference.Response, recorded []events.PieceSampled, err error) {
+	return completeAt(ctx, client, inference.EngineVLLM)
+}
+
+func completeAt(ctx context.Context, client inference.Client, engine string) (answer *inference.Response, recorded []events.PieceSampled, err error) {
 	conv := inference.Conversation{
+		Engine:  engine,
 		Request: inference.Request{Messages: []inference.Message{{Role: "user", Content: "."}}},
 		Piece: func(ctx context.Context, p events.PieceSampled) error {
 			recorded = append(recorded, p)
@@ -342,7 +358,7 @@ func TestEndedStreams(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				read, began := &readers{}, time.Now()
-				server := stream{whole + c.behind, func(ctx context.Context) io.Reader {
+				server := stream{events: whole + c.behind, tail: func(ctx context.Context) io.Reader {
 					if _, waits := c.broken.(stopped); waits {
 						return io.MultiReader(stopped{func() {}, ctx}, read)
 					}
@@ -393,7 +409,7 @@ func TestSilentStreams(t *testing.T) {
 	for bound, after := range map[time.Duration]time.Duration{0: 10 * time.Minute, 4 * time.Minute: 4 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
-			server := stream{named + tokens(2, ""), func(ctx context.Context) io.Reader {
+			server := stream{events: named + tokens(2, ""), tail: func(ctx context.Context) io.Reader {
 				return io.MultiReader(paused{ctx, 10 * time.Minute}, strings.NewReader(end))
 			}}
 			client := clientOf(server)
@@ -427,7 +443,7 @@ func (p paused) Read([]byte) (int, error) {
 // TestStoppedGenerator: what has come of an answer is recorded when its generator is stopped.
 func TestStoppedGenerator(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	_, recorded, err := complete(ctx, clientOf(stream{named + tokens(2, ""), func(ctx context.Context) io.Reader { return stopped{stop, ctx} }}))
+	_, recorded, err := complete(ctx, clientOf(stream{events: named + tokens(2, ""), tail: func(ctx context.Context) io.Reader { return stopped{stop, ctx} }}))
 	if !errors.Is(err, context.Canceled) || count(recorded) != 2 {
 		t.Errorf("%d tokens are recorded: %v", count(recorded), err)
 	}
@@ -500,7 +516,7 @@ func TestPartsOfStreams(t *testing.T) {
 			stream{events: named + tokens(2, `,"finish_reason":"abort"`)}.RoundTrip,
 			func(r *http.Request) (*http.Response, error) {
 				rest := event(`"prompt_token_ids":[5,6,7,7],"choices":[]`) + tokens(3, "") + event(`"error":{"message":"overloaded","code":503}`)
-				return stream{"", func(ctx context.Context) io.Reader {
+				return stream{tail: func(ctx context.Context) io.Reader {
 					return io.MultiReader(paused{ctx, 3 * time.Second}, strings.NewReader(rest))
 				}}.RoundTrip(r)
 			},
