@@ -15,6 +15,8 @@ type PieceSampled struct {
 	Turn int `json:"turn" jsonschema:"minimum=0"` // from 0
 	// Prompt is the PromptDigest of what the answer follows. Pieces behind another prompt are no part of it.
 	Prompt string `json:"prompt" jsonschema:"maxLength=64"`
+	// Engine is the kind of the server that sampled it. Servers of one kind alone go on with an answer: others mean other distributions by their log-probabilities.
+	Engine string `json:"engine" jsonschema:"enum=vllm,enum=sglang,enum=llamacpp"`
 	// Offset counts the tokens of the answer that are in the pieces before this one.
 	Offset   int       `json:"offset" jsonschema:"minimum=0"`
 	TokenIDs []int32   `json:"token_ids,omitempty"`
@@ -46,6 +48,7 @@ func PromptDigest(ids []int32) string {
 type UnderWay struct {
 	Turn     int
 	Prompt   string
+	Engine   string
 	TokenIDs []int32
 	Logprobs []float32
 	Versions []VersionSpan
@@ -66,9 +69,9 @@ func (u *UnderWay) Add(p PieceSampled) (*UnderWay, error) {
 	if err := CheckVersionSpans(p.VersionSpans, len(p.TokenIDs)); err != nil {
 		return u, fmt.Errorf("%w: a piece: %w", ErrMalformed, err)
 	}
-	next := UnderWay{Turn: p.Turn, Prompt: p.Prompt, StartedAt: p.StartedAt}
+	next := UnderWay{Turn: p.Turn, Prompt: p.Prompt, Engine: p.Engine, StartedAt: p.StartedAt}
 	if p.Offset > 0 {
-		if u == nil || u.Turn != p.Turn || u.Prompt != p.Prompt || len(u.TokenIDs) != p.Offset {
+		if u == nil || u.Turn != p.Turn || u.Prompt != p.Prompt || u.Engine != p.Engine || len(u.TokenIDs) != p.Offset {
 			return u, fmt.Errorf("%w: a piece of turn %d goes on at token %d of an answer that is not there", ErrMalformed, p.Turn, p.Offset)
 		}
 		next = *u

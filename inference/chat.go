@@ -153,6 +153,7 @@ type Response struct {
 	recorded       int // tokens of it that were recorded before it was asked for
 	beside         *tokenColumns
 	streamed       bool     // it came as a stream
+	unmeasured     bool     // the server has said that some of its tokens have no log-probability, or has left out their ids
 	lifted         []int32  // ids of the prompt that were read as digits alone, so that none is below 0
 	PromptTokenIDs tokenIDs `json:"prompt_token_ids"`
 	Choices        choices  `json:"choices"`

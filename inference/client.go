@@ -30,6 +30,8 @@ const (
 	leastResponse = 4 << 20
 	perToken      = 1 << 10
 	perByte       = 16
+	// repeating is how much larger a stream may be that has all of the answer so far in each event: of mostEvents events, the average one has half of it, in some 60 bytes a token.
+	repeating = 4
 )
 
 // The memory of all answers of this process that are read or in use, in bytes, and that of one: the text and the values in it, of which
@@ -253,13 +255,17 @@ func (c *Client) post(ctx context.Context, url string, body body, answer any, sh
 	switch s := answer.(type) {
 	case *streamed:
 		if streams(resp) {
-			failure := c.stream(ctx, cancel, url, resp, c.mostStreamed(body.size()), s, share)
+			most := c.mostStreamed(body.size())
+			if s.repeats {
+				most += repeating * perToken * int64(c.MaxTokens)
+			}
+			failure := c.stream(ctx, cancel, url, resp, most, s, share)
 			if failure == nil {
 				s.end()
 			}
 			return failure
 		}
-		answer = &s.whole
+		answer = s.instead
 	case *chunks:
 		if streams(resp) {
 			failure := c.stream(ctx, cancel, url, resp, c.mostStreamed(body.size()), s, share)

@@ -15,13 +15,34 @@ import (
 //
 //	POST /apply-template       a chat request; answers with the prompt as text
 //	POST /tokenize             answers with the tokens of a text
-//	POST /completion           a prompt of tokens; answers with tokens, completion_probabilities and what ended it, and reads no message
+//	POST /completion           a prompt of tokens; answers with tokens, completion_probabilities and what ended it, and reads no message. A stream has an event for each token, but none
+//	                           for those that end within a character, which tokens_predicted counts
 //	POST /detokenize           answers with the text of tokens, special ones too
 //	POST /v1/chat/completions  goes on with a last message of the assistant's, which it reads with the parser of the model's template
 type llamaTurn struct {
 	turn
-	made completion
+	made completion // what the last request was answered
+	said llamaStream
 }
+
+// llamaStream is what a stream has had.
+type llamaStream struct {
+	ids        tokenIDs
+	count      int  // tokens, with those that the stream has left out
+	unmeasured bool // some have no log-probability
+	tailless   bool // the last one is among those that it has left out
+	text       []byte
+	silent     []silentToken
+}
+
+// silentToken is a special token, whose text stands nowhere in a stream.
+type silentToken struct {
+	at int // in the text
+	id int32
+}
+
+// lacking reports whether the stream has left out tokens.
+func (s *llamaStream) lacking() bool { return s.count > len(s.ids) }
 
 func (t *llamaTurn) render(ctx context.Context, messages []Message, prompts bool) ([]int32, error) {
 	text, err := t.text(ctx, messages, prompts, nil)
@@ -102,6 +123,7 @@ type completion struct {
 	Evaluated tokenCount `json:"tokens_evaluated"`
 	Predicted tokenCount `json:"tokens_predicted"`
 	StopType  finishWord `json:"stop_type"`
+	Stop      bool       `json:"stop"` // of the last event of a stream
 	Sampled   []struct {
 		ID   int32    `json:"id"`
 		Prob *float64 `json:"prob"`
@@ -140,10 +162,63 @@ func (t *llamaTurn) sample(ctx context.Context, prompt []int32, most, _ int) (*R
 	if s.Stop == nil {
 		delete(fields, "stop")
 	}
+	t.made, t.said = completion{}, llamaStream{}
+	if t.recorder != nil {
+		fields["stream"] = true
+		s := streamed{most: most, prompt: prompt, counted: true, instead: &t.made}
+		s.part = func(read func(any) *Failure) (*Response, error) { return t.part(&s, read) }
+		again, err := t.stream(ctx, t.root+"/completion", fields, &s)
+		switch {
+		case err == nil && s.came:
+			if t.said.unmeasured {
+				s.whole.Choices[0].TokenIDs, s.whole.Choices[0].logprobs, s.whole.unmeasured = slices.Concat(tokenIDs{}, t.said.ids), nil, true
+			}
+			t.made.Content = string(t.said.text)
+			return &s.whole, nil
+		case err == nil:
+			return t.made.response(), nil
+		case !again:
+			return nil, t.lacks(err)
+		}
+		fields["stream"] = false
+	}
 	if err := t.native(ctx, "/completion", fields, &t.made); err != nil {
 		return nil, err
 	}
 	return t.made.response(), nil
+}
+
+// part reads an event of a stream. From a token on that has no log-probability, or that the stream has left out, none is told: the turn is text alone. The answer goes on all the same, as one
+// that is sampled anew would have such tokens less often.
+func (t *llamaTurn) part(s *streamed, read func(into any) *Failure) (*Response, error) {
+	var made completion
+	if failure := read(&made); failure != nil {
+		return nil, failure
+	}
+	told := &t.said
+	if least := told.count + len(made.Tokens); int(made.Predicted) < least {
+		return nil, fmt.Errorf("%w: the stream has had %d tokens, and the server counts %d", ErrTokens, least, made.Predicted)
+	}
+	told.tailless = made.Stop && int(made.Predicted) > told.count+len(made.Tokens)
+	told.count = int(made.Predicted)
+	told.ids = append(told.ids, made.Tokens...)
+	if made.Content == "" {
+		for _, id := range made.Tokens {
+			told.silent = append(told.silent, silentToken{len(told.text), id})
+		}
+	}
+	told.text = append(told.text, made.Content...)
+	s.text = cap(told.text)
+	if !made.Stop {
+		made.StopType = ""
+	}
+	t.made = completion{StopType: made.StopType}
+	r := made.response()
+	measured := len(made.Tokens) == len(r.Choices[0].Logprobs.Content)
+	if told.unmeasured = told.unmeasured || told.lacking() || !measured; told.unmeasured {
+		r.Choices[0].TokenIDs, r.Choices[0].Logprobs.Content = nil, nil
+	}
+	return r, nil
 }
 
 // set sets a field to a value that there is.
@@ -192,21 +267,24 @@ const mark = "\u2402rondo\u2403"
 func (t *llamaTurn) read(ctx context.Context, answer *Response) error {
 	choice := &answer.Choices[0]
 	choice.Message.Role, choice.Message.Content = roleAssistant, t.made.Content
-	if t.made.StopType != stopEOS || len(choice.TokenIDs) == 0 {
+	last := len(choice.TokenIDs) - 1
+	ended := t.made.StopType == stopEOS && !t.said.tailless
+	if last < 0 || !ended && answer.parts == 0 {
 		return nil
 	}
-	last := len(choice.TokenIDs) - 1
-	var text struct {
-		Content string `json:"content"` // with the special tokens, which the text of /completion lacks
+	ids := choice.TokenIDs
+	if ended {
+		ids = ids[:last]
 	}
-	if err := t.native(ctx, "/detokenize", map[string]any{"tokens": choice.TokenIDs[:last]}, &text); err != nil {
+	text, err := t.whole(ctx, ids, answer.recorded)
+	if err != nil {
 		return err
 	}
-	choice.Message.Content = text.Content
-	if strings.TrimSpace(text.Content) == "" {
+	choice.Message.Content = text
+	if !ended || strings.TrimSpace(text) == "" {
 		return nil
 	}
-	said, field, err := t.begun(ctx, text.Content)
+	said, field, err := t.begun(ctx, text)
 	if err != nil {
 		return err
 	}
@@ -228,6 +306,44 @@ func (t *llamaTurn) read(ctx context.Context, answer *Response) error {
 	choice.Message = message.Choices[0].Message
 	choice.Message.Role = roleAssistant
 	return nil
+}
+
+// whole is the text of an answer's tokens, the first so many of which were recorded before, with the special ones. Where the stream has left out tokens, it is put together from what the
+// stream said, and the special tokens apart.
+func (t *llamaTurn) whole(ctx context.Context, ids []int32, recorded int) (string, error) {
+	if !t.said.lacking() {
+		return t.detokenized(ctx, ids)
+	}
+	begun, err := t.detokenized(ctx, ids[:min(recorded, len(ids))])
+	text, at, texts := []byte(begun), 0, map[int32]string{}
+	for i, silent := range t.said.silent {
+		if i == len(t.said.silent)-1 && len(ids)-recorded < len(t.said.ids) {
+			break // it is the stop token
+		}
+		special, known := texts[silent.id]
+		if !known && len(texts) < mostSilent && err == nil {
+			special, err = t.detokenized(ctx, []int32{silent.id})
+			texts[silent.id] = special
+		}
+		text = append(append(text, t.said.text[at:silent.at]...), special...)
+		at = silent.at
+	}
+	return string(append(text, t.said.text[at:]...)), err
+}
+
+// mostSilent is how many special tokens a model has in one answer at most.
+const mostSilent = 64
+
+// detokenized is the text of tokens, with the special ones, which the text of /completion lacks.
+func (t *llamaTurn) detokenized(ctx context.Context, ids []int32) (string, error) {
+	if len(ids) == 0 {
+		return "", nil
+	}
+	var answer struct {
+		Content string `json:"content"`
+	}
+	err := t.native(ctx, "/detokenize", map[string]any{"tokens": ids}, &answer)
+	return answer.Content, err
 }
 
 // withoutLogprobs is a request that does not name them: the server refuses top_logprobs alone.

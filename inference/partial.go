@@ -26,11 +26,13 @@ type parts struct {
 	logprobs []float32
 	versions []versionSpan
 	known    bool // the version of some token
-	broken   bool // spans of a part do not fit it
-	beside   tokenColumns
-	count    int
-	sent     time.Time     // the first one's
-	took     time.Duration // all of them, without the rests between
+	// unmeasured: some have no log-probability, so that the answer is text alone.
+	unmeasured bool
+	broken     bool // spans of a part do not fit it
+	beside     tokenColumns
+	count      int
+	sent       time.Time     // the first one's
+	took       time.Duration // all of them, without the rests between
 }
 
 // add takes a part, which is the answer to a prompt that ends with those before.
@@ -39,7 +41,7 @@ func (p *parts) add(r *Response) error {
 	if err != nil {
 		return err
 	}
-	if len(ids) != len(logprobs) {
+	if p.unmeasured = p.unmeasured || r.unmeasured; len(ids) != len(logprobs) && !p.unmeasured {
 		return ErrTokens
 	}
 	if p.count == 0 {
@@ -74,6 +76,9 @@ func (p *parts) response(prompt []int32, last *Response) *Response {
 	r := &Response{sent: p.sent, took: p.took, parts: p.count, PromptTokenIDs: prompt, Choices: choices{{FinishReason: end.FinishReason, StopReason: end.StopReason, TokenIDs: p.ids}}}
 	r.Choices[0].logprobs = p.logprobs
 	r.beside = &p.beside
+	if p.unmeasured {
+		r.Choices[0].logprobs = nil
+	}
 	r.Usage.PromptTokens, r.Usage.CompletionTokens = tokenCount(len(prompt)), tokenCount(len(p.ids))
 	if p.known || p.broken {
 		r.Choices[0].WeightVersions = versionSpans{list: p.versions, broken: p.broken}

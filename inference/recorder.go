@@ -23,6 +23,7 @@ const (
 type recorder struct {
 	tell   func(ctx context.Context, p events.PieceSampled) error
 	share  *memory.Share
+	engine string // its kind
 	prompt string
 
 	begin   int           // tokens of the answer before the request under way
@@ -79,7 +80,7 @@ func (r *recorder) piece(ctx context.Context, s *soFar) error {
 	waited := r.share.Waited()
 	took := time.Since(r.since) - (waited - r.waited) // the wait for memory is Rondo's own
 	err := r.tell(ctx, events.PieceSampled{
-		Prompt: r.prompt, Offset: r.told, TokenIDs: ids, Logprobs: logprobs, VersionSpans: events.SpansBetween(s.versions, from, len(s.ids)),
+		Prompt: r.prompt, Engine: r.engine, Offset: r.told, TokenIDs: ids, Logprobs: logprobs, VersionSpans: events.SpansBetween(s.versions, from, len(s.ids)),
 		StartedAt: r.sent.UTC(), LatencyMS: float64(took) / float64(time.Millisecond),
 	})
 	r.stopped = err != nil
@@ -87,20 +88,22 @@ func (r *recorder) piece(ctx context.Context, s *soFar) error {
 	return err
 }
 
-// begun are the parts of an answer behind a prompt that are recorded, behind which the recorder goes on. The engines that read their own text of an answer cannot go on with another one's.
+// begun are the parts of an answer behind a prompt that are recorded, behind which the recorder goes on. A server of another kind cannot go on with them.
 func (conv Conversation) begun(prompt []int32, r *recorder) (p parts, err error) {
-	digest := ""
-	if r != nil {
-		digest = events.PromptDigest(prompt)
-		r.prompt = digest
-	}
 	u := conv.Begun
-	if r == nil || u == nil || u.Prompt != digest {
+	if r == nil && u == nil {
 		return p, nil
 	}
-	if conv.Engine == EngineSGLang || conv.Engine == EngineLlamaCPP {
-		return p, &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("a server of another kind has sampled %d tokens of the answer, and "+
-			"%s cannot go on behind them: name servers of one kind in the run file", len(u.TokenIDs), conv.Engine)}
+	digest := events.PromptDigest(prompt)
+	if r != nil {
+		r.prompt = digest
+	}
+	if u == nil || u.Prompt != digest {
+		return p, nil
+	}
+	if asked := kind(conv.Engine); r == nil || u.Engine != asked {
+		return p, &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("a server of another kind (%s) has sampled %d tokens of the answer, and "+
+			"%s cannot go on behind them: name servers of one kind in the run file", u.Engine, len(u.TokenIDs), asked)}
 	}
 	r.told = len(u.TokenIDs)
 	p.ids, p.logprobs, p.count, p.sent, p.took = slices.Clone(u.TokenIDs), slices.Clone(u.Logprobs), u.Parts, u.StartedAt, u.Took

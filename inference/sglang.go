@@ -15,13 +15,17 @@ import (
 // sglangTurn is a turn at SGLang 0.5.23:
 //
 //	POST /v1/tokenize          a chat request; answers with its rendering as tokens, which add_generation_prompt ends
-//	POST /generate             input_ids; answers with output_ids and, in meta_info, log-probabilities, versions and what ended it
+//	POST /generate             input_ids; answers with output_ids and, in meta_info, log-probabilities, versions and what ended it. A stream's events have all of these so far, or with
+//	                           --incremental-streaming-output what is new; completion_tokens tells which
+//	POST /detokenize           answers with the text of tokens, of an answer that was sampled in parts
 //	GET  /server_info          names the parsers of reasoning and of tool calls that the server was started with
 //	POST /separate_reasoning   takes the thoughts out of a text
 //	POST /parse_function_call  takes the tool calls out of a text
 type sglangTurn struct {
 	turn
-	text string
+	text    string          // of the last request's answer
+	matched json.RawMessage // the stop token or the stop text that ended it
+	label   version         // of the last event of a stream
 }
 
 func (t *sglangTurn) render(ctx context.Context, messages []Message, prompts bool) ([]int32, error) {
@@ -47,11 +51,26 @@ type generated struct {
 	Text     string   `json:"text"`
 	IDs      tokenIDs `json:"output_ids"`
 	MetaInfo struct {
-		FinishReason     finishWord `json:"finish_reason"`
+		FinishReason     sglangEnd  `json:"finish_reason"`
 		PromptTokens     tokenCount `json:"prompt_tokens"`
 		CompletionTokens tokenCount `json:"completion_tokens"`
 	} `json:"meta_info"`
 	all json.RawMessage
+}
+
+// sglangEnd is why an answer ended. A status says that the server failed.
+type sglangEnd struct {
+	word    finishWord
+	Status  int             `json:"status_code"`
+	Message string          `json:"message"`
+	Matched json.RawMessage `json:"matched"`
+}
+
+// UnmarshalJSON has no error: the word says what cannot be read.
+func (e *sglangEnd) UnmarshalJSON(data []byte) error {
+	type plain sglangEnd
+	_ = json.Unmarshal(data, (*plain)(e))
+	return e.word.UnmarshalJSON(data)
 }
 
 // UnmarshalJSON keeps what a chat's choice has under the same name.
@@ -103,11 +122,86 @@ func (t *sglangTurn) sample(ctx context.Context, prompt []int32, most, from int)
 	if want := t.request.Columns; want != nil {
 		fields["top_logprobs_num"], fields["return_sampling_mask"] = want.TopLogprobs, want.SamplingMask
 	}
+	url := t.root + "/generate"
 	var made generated
-	if err := t.native(ctx, t.root+"/generate", fields, &made); err != nil {
+	if t.recorder != nil {
+		fields["stream"], params["stream_interval"] = true, max(leastInterval, most/mostEvents)
+		t.text, t.label = "", version{}
+		s := streamed{most: most, prompt: prompt, counted: true, repeats: true, instead: &made}
+		s.part = func(read func(any) *Failure) (*Response, error) { return t.part(ctx, url, &s, read) }
+		again, err := t.stream(ctx, url, fields, &s)
+		switch {
+		case err == nil && s.came:
+			return &s.whole, nil
+		case err == nil:
+			return t.whole(made)
+		case !again:
+			return nil, t.lacks(err, url)
+		}
+		fields["stream"] = false
+		delete(params, "stream_interval")
+	}
+	if err := t.native(ctx, url, fields, &made); err != nil {
 		return nil, err
 	}
+	return t.whole(made)
+}
+
+// whole takes an answer that came as a whole.
+func (t *sglangTurn) whole(made generated) (*Response, error) {
+	t.text, t.matched = made.Text, made.MetaInfo.FinishReason.Matched
 	return t.response(made)
+}
+
+// A stream has an event for so many tokens: no more events than it takes to lose little, as each may repeat the whole answer so far.
+const (
+	leastInterval = 16
+	mostEvents    = 64
+)
+
+// part reads an event of a stream.
+func (t *sglangTurn) part(ctx context.Context, url string, s *streamed, read func(into any) *Failure) (*Response, error) {
+	var made generated
+	if failure := read(&made); failure != nil {
+		return nil, failure
+	}
+	end := made.MetaInfo.FinishReason
+	if end.Status >= http.StatusBadRequest {
+		body, err := Encode(map[string]any{"error": map[string]any{"message": end.Message, "code": end.Status}})
+		if err != nil {
+			return nil, err
+		}
+		return nil, refusedAs(ctx, end.Status, fmt.Sprintf("%s ended its stream with an error", url), body, t.APIKey)
+	}
+	t.matched = end.Matched
+	r, err := t.response(made)
+	if err != nil {
+		return nil, err
+	}
+	choice := &r.Choices[0]
+	triples, told := choice.MetaInfo.OutputTokenLogprobs, len(s.soFar.ids)
+	switch count := int(made.MetaInfo.CompletionTokens); {
+	case len(triples) == count && told <= count: // all so far
+		for i, id := range s.soFar.ids {
+			if triples[i].id != id {
+				return nil, fmt.Errorf("%w: token %d of the stream was %d, and is %d", ErrTokens, i, id, triples[i].id)
+			}
+		}
+		choice.MetaInfo.OutputTokenLogprobs, t.text = triples[told:], made.Text
+	case told+len(triples) == count:
+		t.text += made.Text
+	case r.Aborted(): // it repeats some, or lacks some
+		choice.MetaInfo.OutputTokenLogprobs = []sampledToken{}
+	default:
+		return nil, fmt.Errorf("%w: the stream has had %d tokens, and its next event %d, of which the server counts %d", ErrTokens, told, len(triples), count)
+	}
+	choice.TokenIDs, choice.WeightVersions = nil, choice.MetaInfo.WeightVersions
+	before, label := t.label, &choice.MetaInfo.WeightVersion
+	if t.label = *label; told > 0 && *label != before { // the event's tokens may be of both
+		*label = version{}
+	}
+	s.text = len(t.text)
+	return r, nil
 }
 
 // response is the answer in the form of a chat's.
@@ -118,18 +212,17 @@ func (t *sglangTurn) response(made generated) (*Response, error) {
 	}{&choice.MetaInfo}); err != nil {
 		return nil, malformed(t.root+"/generate", err)
 	}
-	choice.FinishReason = made.MetaInfo.FinishReason
+	choice.FinishReason = made.MetaInfo.FinishReason.word
 	choice.TokenIDs = []int32{}
 	for _, sampled := range choice.MetaInfo.OutputTokenLogprobs {
 		choice.TokenIDs = append(choice.TokenIDs, sampled.id)
 	}
-	// Ids are there twice. Some versions leave out of one list what stopped the answer.
-	if n := len(made.IDs); n > len(choice.TokenIDs) || !slices.Equal(made.IDs, choice.TokenIDs[:n]) {
+	// Ids are there twice. Some versions leave out of one list what stopped the answer, and one that is given up names its last token alone in a stream.
+	if n := len(made.IDs); n > len(choice.TokenIDs) || !slices.Equal(made.IDs, choice.TokenIDs[:n]) && choice.FinishReason != "abort" {
 		return nil, malformed(t.root+"/generate", fmt.Errorf("%w: output_ids and meta_info.output_token_logprobs name other tokens", ErrTokens))
 	}
 	r := &Response{Choices: choices{choice}}
 	r.Usage.PromptTokens, r.Usage.CompletionTokens = made.MetaInfo.PromptTokens, made.MetaInfo.CompletionTokens
-	t.text += made.Text // of an answer that was aborted before, the rest
 	return r, nil
 }
 
@@ -139,6 +232,11 @@ const openThoughts = "<think>"
 // read has the parsers that the server was started with read the message; what it has none for stays in the text, as in a chat.
 func (t *sglangTurn) read(ctx context.Context, answer *Response) error {
 	choice := &answer.Choices[0]
+	if answer.parts > 0 {
+		if err := t.join(ctx, choice); err != nil {
+			return err
+		}
+	}
 	choice.Message.Role, choice.Message.Content = roleAssistant, t.text
 	var started struct {
 		Reasoning string `json:"reasoning_parser"`
@@ -185,9 +283,30 @@ func (t *sglangTurn) read(ctx context.Context, answer *Response) error {
 	return nil
 }
 
-// native asks one of the server's own paths, and says what it needs where it refuses them.
+// join reads the text of an answer that was sampled in parts, which may meet within a character. It ends before the stop token or the stop text, as a whole one's does.
+func (t *sglangTurn) join(ctx context.Context, choice *Choice) error {
+	ids, stop := choice.TokenIDs, ""
+	if json.Unmarshal(t.matched, &stop) != nil && len(t.matched) > 0 && len(ids) > 0 { // it is the id of a token
+		ids = ids[:len(ids)-1]
+	}
+	var said struct {
+		Text string `json:"text"`
+	}
+	err := t.native(ctx, t.root+"/detokenize", map[string]any{"model": t.request.Model, "tokens": ids, "skip_special_tokens": false}, &said)
+	t.text = said.Text
+	if at := strings.LastIndex(t.text, stop); stop != "" && at >= 0 {
+		t.text = t.text[:at]
+	}
+	return err
+}
+
+// native asks one of the server's own paths.
 func (t *sglangTurn) native(ctx context.Context, url string, request, answer any) error {
-	err := t.post(ctx, url, request, answer)
+	return t.lacks(t.post(ctx, url, request, answer), url)
+}
+
+// lacks says what a server needs that refuses these paths.
+func (t *sglangTurn) lacks(err error, url string) error {
 	var f *Failure
 	if t.chats || !errors.As(err, &f) || f.Status != http.StatusNotFound && !(f.Status == http.StatusBadRequest && strings.HasSuffix(url, "/tokenize") && f.Overflow == nil) {
 		return err

@@ -23,13 +23,22 @@ import (
 // An answer can come as a stream of server-sent events: each holds the tokens since the last one, with their log-probabilities, and the last one why the answer ended. Versions of the weights may
 // stand in any of them; where they are spans, these are of all tokens of the request so far.
 
-// streamed is an answer that its server may send so. A whole answer is read as one.
+// streamed is an answer that its server may send so.
 type streamed struct {
 	whole Response
 	soFar soFar
 	most  int // tokens
-	// prompt is what the server was given.
-	prompt []int32
+	// prompt is what the server was given. counted: it is named by how many tokens it has.
+	prompt  []int32
+	counted bool
+	// part reads an event in the engine's own form, as what there is more of the answer. text is how many bytes of its text the engine keeps.
+	part func(read func(into any) *Failure) (*Response, error)
+	text int
+	// instead is what reads an answer that comes as a whole, and came that an event did.
+	instead any
+	came    bool
+	// repeats: each event has the whole answer so far.
+	repeats bool
 	// follow looks at what there is behind each event but the last.
 	follow func(s *soFar) error
 }
@@ -114,6 +123,17 @@ func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, url
 	}
 }
 
+// stream asks for an answer as a stream, of which pieces are recorded. What of it is not told is recorded where it breaks off, or the server gives it up. One that has ended is asked for no more.
+// again reports that the server does not stream.
+func (t *turn) stream(ctx context.Context, url string, request any, s *streamed) (again bool, err error) {
+	s.follow = func(s *soFar) error { return t.recorder.follow(ctx, s) }
+	err = t.post(ctx, url, request, s)
+	if !s.ended() || s.whole.Choices[0].gaveUp() {
+		t.recorder.rest(ctx, &s.soFar)
+	}
+	return len(s.soFar.ids) == 0 && refusesStream(err), err
+}
+
 // end makes the answer of what has come.
 func (s *streamed) end() {
 	choice := &s.whole.Choices[0]
@@ -147,11 +167,17 @@ func (s *streamed) complete() bool { return s.ended() }
 
 // event takes one event of a stream. Its memory is given back but for that of its tokens, before anybody looks at these.
 func (s *streamed) event(ctx context.Context, url, key string, data []byte, share *memory.Share) *Failure {
-	grown, before := perValue*memory.Values(data), len(s.soFar.ids)
+	s.came = true
+	grown, before, text := perValue*memory.Values(data), len(s.soFar.ids), s.text
 	if err := share.Grow(ctx, grown); err != nil {
 		return unread(ctx, url, err)
 	}
 	failure := s.read(ctx, url, key, data)
+	if more := int64(s.text - text); more > 0 {
+		if err := share.Grow(ctx, more); err != nil {
+			return unread(ctx, url, err)
+		}
+	}
 	share.Shrink(grown - perValue*int64(len(s.soFar.ids)-before))
 	if failure != nil || s.ended() {
 		return failure
@@ -164,14 +190,15 @@ func (s *streamed) event(ctx context.Context, url, key string, data []byte, shar
 
 // read reads one event.
 func (s *streamed) read(ctx context.Context, url, key string, data []byte) *Failure {
-	var part Response
-	if failure := readEvent(ctx, url, key, data, &part); failure != nil {
-		return failure
+	part, err := s.part(func(into any) *Failure { return readEvent(ctx, url, key, data, into) })
+	if err == nil {
+		err = s.take(part)
 	}
-	if err := s.take(&part); err != nil {
-		return malformed(url, err)
+	var failure *Failure
+	if err != nil && !errors.As(err, &failure) {
+		failure = malformed(url, err)
 	}
-	return nil
+	return failure
 }
 
 // readEvent reads the JSON of an event, which may be an error.
@@ -195,6 +222,12 @@ func (s *streamed) take(part *Response) error {
 	}
 	if part.Usage.CompletionTokens > 0 {
 		s.whole.Usage = part.Usage
+	}
+	if n := int(part.Usage.PromptTokens); s.counted && n > 0 {
+		if n != len(s.prompt) {
+			return errPrompt(n, len(s.prompt))
+		}
+		s.soFar.named = true
 	}
 	if len(part.Choices) == 0 { // usage alone
 		return nil

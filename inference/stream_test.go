@@ -28,6 +28,15 @@ func recording(conv *inference.Conversation) {
 	}
 }
 
+// streaming are the ways in which servers stream.
+var streaming = map[string]func(*tokenstest.Server) *tokenstest.Server{
+	"vLLM": func(s *tokenstest.Server) *tokenstest.Server { return s }, "SGLang": (*tokenstest.Server).SGLang, "llama.cpp": (*tokenstest.Server).LlamaCPP,
+	"SGLang incremental": func(s *tokenstest.Server) *tokenstest.Server {
+		s.Incremental = true
+		return s.SGLang()
+	},
+}
+
 // long is an answer of more tokens than a piece has, with thoughts and a call.
 func long() string {
 	return tokenstest.Templates["Qwen3"].Answer(strings.Repeat("I think of it. ", 120), "I read it now.", "a")
@@ -52,170 +61,191 @@ func TestStreamedAnswer(t *testing.T) {
 		"broken":          {long(), tokenstest.Streaming, false, []int{16}, 2, 2},
 		"broken at once":  {long(), tokenstest.Streaming, false, []int{0}, 1, 0},
 		"broken often":    {long(), tokenstest.Streaming, false, []int{16, 0, 512, 8}, 3, 4},
-		"broken near end": {short, tokenstest.Streaming, false, []int{8}, 1, 2},
+		"broken near end": {short, tokenstest.Streaming, false, []int{1}, 1, 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := tokenstest.New(t, "Qwen3", nil)
-			s.Streams, s.Older = c.streams, c.older
-			s.Say = func(prompt string) (string, string) {
-				_, begun, _ := strings.Cut(prompt, s.Template.Prompt)
-				return c.said[len(begun):], ""
+		for engine, as := range streaming {
+			if c.older && engine != "vLLM" {
+				continue
 			}
-			k := newTalk(t, s)
-			plain, err := k.ask()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer plain.Done()
-			want, _, err := plain.Turn(0, 7, time.Now())
-			if err != nil {
-				t.Fatal(err)
-			}
-			cuts := c.cuts
-			s.Cut = func(sent int) bool {
-				if len(cuts) == 0 || sent < cuts[0] {
-					return false
+			t.Run(name+" "+engine, func(t *testing.T) {
+				s := as(tokenstest.New(t, "Qwen3", nil))
+				s.Streams, s.Older = c.streams, c.older
+				s.Say = func(prompt string) (string, string) {
+					_, begun, _ := strings.Cut(prompt, s.Template.Prompt)
+					return c.said[len(begun):], ""
 				}
-				cuts = cuts[1:]
-				return true
-			}
-			conv, pieces := k.conversation(), 0
-			recording(&conv)
-			record := conv.Piece
-			conv.Piece = func(ctx context.Context, p events.PieceSampled) error { pieces++; return record(ctx, p) }
-			var answer *inference.Response
-			for range len(c.cuts) + 1 {
-				if answer, err = k.complete(conv); err == nil {
-					break
-				}
-				if failure, is := errors.AsType[*inference.Failure](err); !is || failure.Permanent || failure.Class != events.ClassEndpoint {
+				k := newTalk(t, s)
+				plain, err := k.ask()
+				if err != nil {
 					t.Fatal(err)
 				}
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer answer.Done()
-			got, _, err := answer.Turn(0, 7, time.Now())
-			if err != nil || got.TextOnly || len(got.Lacks) > 0 || got.Reasoning == nil || want.Reasoning == nil {
-				t.Fatalf("%d tokens, %.200q, %s: %v", len(got.TokenIDs), got.Content, got.FinishReason, err)
-			}
-			if c.parts < 2 && !(slices.Equal(got.TokenIDs, want.TokenIDs) && slices.Equal(got.Logprobs, want.Logprobs)) { // the model of this test may cut the rest of a text into other tokens
-				t.Error("the tokens are others")
-			}
-			if s.Tokenizer.Decode(got.TokenIDs) != s.Tokenizer.Decode(want.TokenIDs) || got.Content != want.Content ||
-				got.Reasoning.Text != want.Reasoning.Text || len(got.ToolCalls) != len(want.ToolCalls) || got.FinishReason != want.FinishReason || got.PromptTokens != want.PromptTokens {
-				t.Errorf("the turn has %d tokens, %q and %d calls, want %d, %q and %d", len(got.TokenIDs), got.Content, len(got.ToolCalls), len(want.TokenIDs), want.Content, len(want.ToolCalls))
-			}
-			if pieces != c.pieces || got.Parts != c.parts {
-				t.Errorf("%d pieces and %d parts, want %d and %d", pieces, got.Parts, c.pieces, c.parts)
-			}
-		})
-	}
-}
-
-// TestAbortedStream: what was streamed of an answer that the server aborts is recorded, and gone on with.
-func TestAbortedStream(t *testing.T) {
-	text := long()
-	s := aborting(t, "vLLM", text, 3)
-	k := newTalk(t, s)
-	conv := k.conversation()
-	recording(&conv)
-	answer, err := k.complete(conv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Done()
-	turn, _, err := answer.Turn(0, 7, time.Now())
-	var ids []int32
-	for _, asked := range s.Turns() {
-		ids = append(ids, asked.Sampled...)
-	}
-	if err != nil || turn.Parts != 3 || !slices.Equal(turn.TokenIDs, ids) || len(turn.VersionSpans) != 3 || turn.VersionSpans[2].Version != 3 {
-		t.Errorf("%d of %d tokens, in %d parts of the versions %+v: %v", len(turn.TokenIDs), len(ids), turn.Parts, turn.VersionSpans, err)
-	}
-	if conv.Begun == nil || !slices.Equal(conv.Begun.Versions, events.SpansBetween(turn.VersionSpans, 0, len(conv.Begun.TokenIDs))) {
-		t.Errorf("recorded are %+v, want %+v", conv.Begun, turn.VersionSpans)
-	}
-}
-
-// TestBegunAnswers: the rest of an answer has the rest of its tokens, and none where all are there. What is recorded behind another prompt, or for a server that cannot go on with it, is not used.
-func TestBegunAnswers(t *testing.T) {
-	s := tokenstest.New(t, "Qwen3", func(string) (string, string) { return strings.Repeat("on and ", 50), "" })
-	k := newTalk(t, s)
-	k.most = 40
-	first, err := k.ask()
-	if err != nil {
-		t.Fatal(err)
-	}
-	first.Done()
-	prompt := s.Turns()[0].Prompt
-	begin := func(n int, prompt []int32) *events.UnderWay {
-		u, err := (*events.UnderWay)(nil).Add(events.PieceSampled{
-			Prompt: events.PromptDigest(prompt), TokenIDs: slices.Repeat([]int32{9}, n), Logprobs: slices.Repeat([]float32{-0.25}, n),
-			VersionSpans: []events.VersionSpan{{Version: 4, End: n}}, StartedAt: time.Unix(1, 0), LatencyMS: 60_000,
-		})
-		if err != nil {
-			t.Fatal(err)
+				defer plain.Done()
+				want, _, err := plain.Turn(0, 7, time.Now())
+				if err != nil {
+					t.Fatal(err)
+				}
+				cuts := c.cuts
+				s.Cut = func(sent int) bool {
+					if len(cuts) == 0 || sent < cuts[0] {
+						return false
+					}
+					cuts = cuts[1:]
+					return true
+				}
+				conv, pieces := k.conversation(), 0
+				recording(&conv)
+				record := conv.Piece
+				conv.Piece = func(ctx context.Context, p events.PieceSampled) error { pieces++; return record(ctx, p) }
+				var answer *inference.Response
+				for range len(c.cuts) + 1 {
+					if answer, err = k.complete(conv); err == nil {
+						break
+					}
+					if failure, is := errors.AsType[*inference.Failure](err); !is || failure.Permanent || failure.Class != events.ClassEndpoint {
+						t.Fatal(err)
+					}
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer answer.Done()
+				got, _, err := answer.Turn(0, 7, time.Now())
+				if err != nil || got.TextOnly || len(got.Lacks) > 0 || got.Reasoning == nil || want.Reasoning == nil {
+					t.Fatalf("%d tokens, %.200q, %s: %v", len(got.TokenIDs), got.Content, got.FinishReason, err)
+				}
+				if c.parts < 2 && !(slices.Equal(got.TokenIDs, want.TokenIDs) && slices.Equal(got.Logprobs, want.Logprobs)) { // the model of this test may cut the rest of a text into other tokens
+					t.Error("the tokens are others")
+				}
+				if s.Tokenizer.Decode(got.TokenIDs) != s.Tokenizer.Decode(want.TokenIDs) || got.Content != want.Content ||
+					got.Reasoning.Text != want.Reasoning.Text || len(got.ToolCalls) != len(want.ToolCalls) || got.FinishReason != want.FinishReason || got.PromptTokens != want.PromptTokens {
+					t.Errorf("the turn has %d tokens, %q and %d calls, want %d, %q and %d", len(got.TokenIDs), got.Content, len(got.ToolCalls), len(want.TokenIDs), want.Content, len(want.ToolCalls))
+				}
+				if pieces != c.pieces || got.Parts != c.parts {
+					t.Errorf("%d pieces and %d parts, want %d and %d", pieces, got.Parts, c.pieces, c.parts)
+				}
+			})
 		}
-		return u
 	}
-	for name, c := range map[string]struct {
-		begun       *events.UnderWay
-		asked, left int
-	}{
-		"begun": {begin(30, prompt), 1, 10}, "whole": {begin(40, prompt), 0, 0}, "longer": {begin(41, prompt), 0, 0}, "another prompt": {begin(30, prompt[1:]), 1, 40},
-	} {
-		before := len(s.Turns())
+}
+
+// TestAbortedStream: what was streamed of an answer that the server aborts is recorded, and gone on with. The message is that of all of it.
+func TestAbortedStream(t *testing.T) {
+	for _, engine := range []string{"vLLM", "SGLang", "SGLang incremental"} {
+		text := long()
+		s := aborting(t, strings.TrimSuffix(engine, " incremental"), text, 3)
+		s.Incremental = strings.HasSuffix(engine, " incremental")
+		k := newTalk(t, s)
 		conv := k.conversation()
 		recording(&conv)
-		conv.Begun = c.begun
 		answer, err := k.complete(conv)
 		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("%s: %v", engine, err)
 		}
 		turn, _, err := answer.Turn(0, 7, time.Now())
 		answer.Done()
-		asked := s.Turns()[before:]
-		if err != nil || len(asked) != c.asked || len(asked) == 1 && len(asked[0].Sampled) != c.left || turn.FinishReason != events.FinishLength {
-			t.Errorf("%s: asked %d times, ended with %s: %v", name, len(asked), turn.FinishReason, err)
+		var ids []int32
+		for _, asked := range s.Turns() {
+			ids = append(ids, asked.Sampled...)
 		}
-		if own := len(turn.TokenIDs) - c.left; own > 0 && (turn.Logprobs[own-1] != -0.25 || turn.PolicyVersion != 4 && turn.VersionSpans[0].Version != 4 || turn.SamplingTime() < time.Minute) {
-			t.Errorf("%s: %+v", name, turn)
+		if err != nil || turn.Parts != 3 || !slices.Equal(turn.TokenIDs, ids) || len(turn.VersionSpans) != 3 || turn.VersionSpans[2].Version != 3 {
+			t.Errorf("%s: %d of %d tokens, in %d parts of the versions %+v: %v", engine, len(turn.TokenIDs), len(ids), turn.Parts, turn.VersionSpans, err)
+		}
+		if conv.Begun == nil || !slices.Equal(conv.Begun.Versions, events.SpansBetween(turn.VersionSpans, 0, len(conv.Begun.TokenIDs))) {
+			t.Errorf("%s: recorded are %+v, want %+v", engine, conv.Begun, turn.VersionSpans)
+		}
+		if turn.Content != "I read it now." || turn.Reasoning == nil || len(turn.ToolCalls) != 1 {
+			t.Errorf("%s: the message is %q with %d calls", engine, turn.Content, len(turn.ToolCalls))
 		}
 	}
-	for _, engine := range []string{"SGLang", "llama.cpp"} {
-		s := engines[engine](tokenstest.New(t, "Qwen3", func(string) (string, string) { return "Done.", "" }))
+}
+
+// TestBegunAnswers: the rest of an answer has the rest of its tokens, and none where all are there. What is recorded behind another prompt is not used, and a server of another kind goes on with
+// none.
+func TestBegunAnswers(t *testing.T) {
+	for engine, as := range streaming {
+		s := as(tokenstest.New(t, "Qwen3", func(string) (string, string) { return strings.Repeat("on and ", 50), "" }))
 		k := newTalk(t, s)
+		k.most = 40
 		first, err := k.ask()
 		if err != nil {
 			t.Fatal(err)
 		}
 		first.Done()
+		prompt := s.Turns()[0].Prompt
+		begin := func(n int, prompt []int32, kind string) *events.UnderWay {
+			u, err := (*events.UnderWay)(nil).Add(events.PieceSampled{
+				Prompt: events.PromptDigest(prompt), Engine: kind, TokenIDs: slices.Repeat([]int32{9}, n), Logprobs: slices.Repeat([]float32{-0.25}, n),
+				VersionSpans: []events.VersionSpan{{Version: 4, End: n}}, StartedAt: time.Unix(1, 0), LatencyMS: 60_000,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return u
+		}
+		own := k.conversation().Engine
+		for name, c := range map[string]struct {
+			begun       *events.UnderWay
+			asked, left int
+		}{
+			"begun": {begin(30, prompt, own), 1, 10}, "whole": {begin(40, prompt, own), 0, 0}, "longer": {begin(41, prompt, own), 0, 0},
+			"another prompt": {begin(30, prompt[1:], own), 1, 40}, "another prompt of another kind": {begin(30, prompt[1:], "other"), 1, 40},
+		} {
+			before := len(s.Turns())
+			conv := k.conversation()
+			recording(&conv)
+			conv.Begun = c.begun
+			answer, err := k.complete(conv)
+			if err != nil {
+				t.Fatalf("%s, %s: %v", engine, name, err)
+			}
+			turn, _, err := answer.Turn(0, 7, time.Now())
+			answer.Done()
+			asked := s.Turns()[before:]
+			if err != nil || len(asked) != c.asked || len(asked) == 1 && len(asked[0].Sampled) != c.left || turn.FinishReason != events.FinishLength {
+				t.Errorf("%s, %s: asked %d times, ended with %s: %v", engine, name, len(asked), turn.FinishReason, err)
+			}
+			if own := len(turn.TokenIDs) - c.left; own > 0 && (turn.Logprobs[own-1] != -0.25 || turn.PolicyVersion != 4 && turn.VersionSpans[0].Version != 4 || turn.SamplingTime() < time.Minute) {
+				t.Errorf("%s, %s: %+v", engine, name, turn)
+			}
+			if said := s.Tokenizer.Decode(turn.TokenIDs); turn.Content != said {
+				t.Errorf("%s, %s: the message is %q, and what was sampled %q", engine, name, turn.Content, said)
+			}
+		}
 		conv := k.conversation()
 		recording(&conv)
-		conv.Begun = begin(30, s.Turns()[0].Prompt)
+		conv.Begun = begin(30, prompt, "other")
 		if _, err := k.complete(conv); err == nil || !strings.Contains(err.Error(), "cannot go on behind") {
-			t.Errorf("%s: %v", engine, err)
+			t.Errorf("%s behind another: %v", engine, err)
 		}
 	}
 }
 
 // stream is events that are sent as they are, in place of an answer to the prompt 5, 6. tail reads what comes behind them, and may be nil.
+// asked, if set, is told what else the server is asked.
 type stream struct {
 	events string
 	tail   func(ctx context.Context) io.Reader
+	asked  func(path, body string)
 }
 
 func (s stream) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer := func(kind string, body io.Reader) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(body), Request: r}, nil
 	}
-	switch {
-	case strings.HasSuffix(r.URL.Path, "/render"):
-		return answer("application/json", strings.NewReader(`{"token_ids":[5,6],"sampling_params":{}}`))
-	case strings.HasSuffix(r.URL.Path, "/derender"):
-		return answer("application/json", strings.NewReader(`{"choices":[{"message":{"role":"assistant","content":"."}}]}`))
+	const said = `{"choices":[{"message":{"role":"assistant","content":"."}}]}`
+	if body, other := map[string]string{
+		"/v1/chat/completions/render": `{"token_ids":[5,6],"sampling_params":{}}`, "/v1/chat/completions/derender": said,
+		"/v1/tokenize": `{"tokens":[5,6]}`, "/server_info": `{}`,
+		"/apply-template": `{"prompt":"."}`, "/tokenize": `{"tokens":[5,6]}`, "/detokenize": `{"content":"<S>"}`, "/v1/chat/completions": said,
+	}[r.URL.Path]; other {
+		if s.asked != nil && r.Body != nil {
+			text, err := io.ReadAll(r.Body)
+			if err != nil {
+				return nil, err
+			}
+			s.asked(r.URL.Path, string(text))
+		}
+		return answer("application/json", strings.NewReader(body))
 	}
 	body := io.Reader(strings.NewReader(s.events))
 	if s.tail != nil {
@@ -241,7 +271,12 @@ var (
 
 // complete asks a server for an answer of at most 1,000 tokens, and counts those that are recorded.
 func complete(ctx context.Context, client inference.Client) (answer *inference.Response, recorded []events.PieceSampled, err error) {
+	return completeAt(ctx, client, inference.EngineVLLM)
+}
+
+func completeAt(ctx context.Context, client inference.Client, engine string) (answer *inference.Response, recorded []events.PieceSampled, err error) {
 	conv := inference.Conversation{
+		Engine:  engine,
 		Request: inference.Request{Messages: []inference.Message{{Role: "user", Content: "."}}},
 		Piece: func(ctx context.Context, p events.PieceSampled) error {
 			recorded = append(recorded, p)
@@ -323,7 +358,7 @@ func TestEndedStreams(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				read, began := &readers{}, time.Now()
-				server := stream{whole + c.behind, func(ctx context.Context) io.Reader {
+				server := stream{events: whole + c.behind, tail: func(ctx context.Context) io.Reader {
 					if _, waits := c.broken.(stopped); waits {
 						return io.MultiReader(stopped{func() {}, ctx}, read)
 					}
@@ -374,7 +409,7 @@ func TestSilentStreams(t *testing.T) {
 	for bound, after := range map[time.Duration]time.Duration{0: 10 * time.Minute, 4 * time.Minute: 4 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
-			server := stream{named + tokens(2, ""), func(ctx context.Context) io.Reader {
+			server := stream{events: named + tokens(2, ""), tail: func(ctx context.Context) io.Reader {
 				return io.MultiReader(paused{ctx, 10 * time.Minute}, strings.NewReader(end))
 			}}
 			client := clientOf(server)
@@ -408,7 +443,7 @@ func (p paused) Read([]byte) (int, error) {
 // TestStoppedGenerator: what has come of an answer is recorded when its generator is stopped.
 func TestStoppedGenerator(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	_, recorded, err := complete(ctx, clientOf(stream{named + tokens(2, ""), func(ctx context.Context) io.Reader { return stopped{stop, ctx} }}))
+	_, recorded, err := complete(ctx, clientOf(stream{events: named + tokens(2, ""), tail: func(ctx context.Context) io.Reader { return stopped{stop, ctx} }}))
 	if !errors.Is(err, context.Canceled) || count(recorded) != 2 {
 		t.Errorf("%d tokens are recorded: %v", count(recorded), err)
 	}
@@ -481,7 +516,7 @@ func TestPartsOfStreams(t *testing.T) {
 			stream{events: named + tokens(2, `,"finish_reason":"abort"`)}.RoundTrip,
 			func(r *http.Request) (*http.Response, error) {
 				rest := event(`"prompt_token_ids":[5,6,7,7],"choices":[]`) + tokens(3, "") + event(`"error":{"message":"overloaded","code":503}`)
-				return stream{"", func(ctx context.Context) io.Reader {
+				return stream{tail: func(ctx context.Context) io.Reader {
 					return io.MultiReader(paused{ctx, 3 * time.Second}, strings.NewReader(rest))
 				}}.RoundTrip(r)
 			},

@@ -27,6 +27,21 @@ const (
 	EngineLlamaCPP = "llamacpp"
 )
 
+// kind is the kind as which a server is asked. One that is not known is asked as vLLM is.
+func kind(engine string) string {
+	if engine == EngineSGLang || engine == EngineLlamaCPP {
+		return engine
+	}
+	return EngineVLLM
+}
+
+// countsAnew reports whether the server would sample the rest of an answer from another distribution than it would have sampled all of it from: SGLang's repetition penalty is on the tokens that
+// its own request has sampled, where vLLM's and llama.cpp's is on those of the prompt, too.
+func (conv Conversation) countsAnew() bool {
+	penalty := conv.Request.RepetitionPenalty
+	return conv.Engine == EngineSGLang && penalty != nil && *penalty != 1
+}
+
 // Conversation is what the next turn is asked with, where prompts are tokens.
 type Conversation struct {
 	// Engine is the server's kind, as Client.Engine finds it. Others than those that are known are asked as vLLM is.
@@ -98,7 +113,7 @@ func (t *turn) post(ctx context.Context, url string, request, answer any) error 
 
 func (c *Client) engine(base string, conv Conversation, share *memory.Share, r *recorder) engine {
 	t := turn{c, base, strings.TrimSuffix(base, "/v1"), conv.Chat, conv.Request, share, conv.Request.Seed, r}
-	switch conv.Engine {
+	switch kind(conv.Engine) {
 	case EngineLlamaCPP:
 		return &llamaTurn{turn: t}
 	case EngineSGLang:
@@ -125,8 +140,8 @@ func (c *Client) completeTokens(ctx context.Context, base string, conv Conversat
 		return nil, &Failure{Class: events.ClassEndpoint, Permanent: true, Err: fmt.Errorf("%s: %s reads it in chats alone, and the run's endpoint_api is tokens; leave it out", field, conv.Engine)}
 	}
 	var r *recorder
-	if conv.Piece != nil {
-		r = &recorder{tell: conv.Piece, share: share}
+	if conv.Piece != nil && !conv.countsAnew() {
+		r = &recorder{tell: conv.Piece, share: share, engine: kind(conv.Engine)}
 	}
 	e := c.engine(base, conv, share, r)
 	prompt, err := promptOf(ctx, e, conv)

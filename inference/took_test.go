@@ -82,7 +82,7 @@ func TestMemoryOfStreams(t *testing.T) {
 	const most = 2 << 20
 	share := memory.New(2*most, most).Share("a")
 	seen := 0
-	s := &streamed{most: each * n, follow: func(s *soFar) error {
+	s := &streamed{part: plainPart, most: each * n, follow: func(s *soFar) error {
 		seen = len(s.ids)
 		return nil
 	}}
@@ -104,7 +104,7 @@ func TestMemoryOfStreams(t *testing.T) {
 	}
 	line := bytes.Repeat([]byte("x"), most)
 	share.End()
-	failure := (&Client{}).stream(t.Context(), cancel, "a", &http.Response{Body: io.NopCloser(bytes.NewReader(line))}, maxResponse, &streamed{}, share)
+	failure := (&Client{}).stream(t.Context(), cancel, "a", &http.Response{Body: io.NopCloser(bytes.NewReader(line))}, maxResponse, &streamed{part: plainPart}, share)
 	if failure == nil || !strings.Contains(failure.Error(), "of memory") {
 		t.Errorf("a line of as many bytes as there are in all: %v", failure)
 	}

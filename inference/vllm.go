@@ -55,9 +55,13 @@ func (t *vllmTurn) end(ctx context.Context, messages []Message, whole, _ []int32
 func (t *vllmTurn) sample(ctx context.Context, prompt []int32, most, from int) (*Response, error) {
 	url := t.root + "/inference/v1/generate"
 	if t.recorder != nil {
-		answer, err := t.stream(ctx, url, prompt, most)
-		if len(answer.soFar.ids) > 0 || !refusesStream(err) {
-			return &answer.whole, lacksTokens(err)
+		if err := t.asks.ask(prompt, most, -1, t.request.Seed, true); err != nil {
+			return nil, malformed(t.base+renderPath, err)
+		}
+		s := streamed{most: most, prompt: prompt, part: plainPart}
+		s.instead = &s.whole
+		if again, err := t.stream(ctx, url, t.asks.fields, &s); !again {
+			return &s.whole, lacksTokens(err)
 		}
 	}
 	if err := t.asks.ask(prompt, most, from, t.request.Seed, false); err != nil {
@@ -70,17 +74,13 @@ func (t *vllmTurn) sample(ctx context.Context, prompt []int32, most, from int) (
 	return &answer, nil
 }
 
-// stream asks for an answer as a stream, of which pieces are recorded. What of it is not told is recorded where it breaks off, or the server gives it up. One that has ended is asked for no more.
-func (t *vllmTurn) stream(ctx context.Context, url string, prompt []int32, most int) (*streamed, error) {
-	answer := streamed{most: most, prompt: prompt, follow: func(s *soFar) error { return t.recorder.follow(ctx, s) }}
-	if err := t.asks.ask(prompt, most, -1, t.request.Seed, true); err != nil {
-		return &answer, malformed(t.base+renderPath, err)
+// plainPart reads an event that has a choice of what there is more.
+func plainPart(read func(into any) *Failure) (*Response, error) {
+	var part Response
+	if failure := read(&part); failure != nil {
+		return nil, failure
 	}
-	err := t.post(ctx, url, t.asks.fields, &answer)
-	if !answer.ended() || answer.whole.Choices[0].gaveUp() {
-		t.recorder.rest(ctx, &answer.soFar)
-	}
-	return &answer, err
+	return &part, nil
 }
 
 // rendering is a server's rendering of a chat request: the request for generate, which is passed on as it is but for what Rondo decides.

@@ -2,9 +2,12 @@ package tokenstest
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // opens is how parsers open thoughts.
@@ -25,6 +28,7 @@ type llamaRequest struct {
 	Returns   bool            `json:"return_tokens"`
 	Probs     int             `json:"n_probs"`
 	Post      bool            `json:"post_sampling_probs"`
+	Stream    bool            `json:"stream"`
 	Stop      []string        `json:"stop"`
 	Bias      [][]float64     `json:"logit_bias"`
 	Logprobs  bool            `json:"logprobs"`
@@ -92,7 +96,7 @@ func (s *Server) llamaPrompt(in llamaRequest) (text, begun, why string) {
 	return s.Template.Render(messages[:last], false) + before + begun, begun, ""
 }
 
-// completion samples. The list of probabilities ends before the text that stopped the answer, and counts that by a tokenization of its own.
+// completion samples. The list of probabilities ends before the text that stopped the answer, and counts that by a tokenization of its own. It lacks tokens that end within a character.
 func (s *Server) completion(in llamaRequest) map[string]any {
 	if len(in.Prompt) >= s.context() {
 		return map[string]any{"refused": "the request does not fit", "type": "exceed_context_size_error", "n_prompt_tokens": len(in.Prompt), "n_ctx": s.context()}
@@ -118,9 +122,13 @@ func (s *Server) completion(in llamaRequest) map[string]any {
 	if in.Returns {
 		answer["tokens"] = ids
 	}
+	if in.Stream && s.Streams == RefusesStream {
+		return refused("stream is not supported")
+	}
+	streams := in.Stream && s.Streams == Streaming
 	var list []any
 	measured := len(ids)
-	if stop == "word" {
+	if stop == "word" && !streams {
 		measured -= min(measured, len(s.Tokenizer.Encode(word, false)))
 	}
 	for i, id := range ids[:measured] {
@@ -131,6 +139,9 @@ func (s *Server) completion(in llamaRequest) map[string]any {
 			top = append(top, map[string]any{"id": others[n], "token": "", "bytes": []int{}, "prob": float32(math.Exp(float64(logprobs[n])))})
 		}
 		entry := map[string]any{"id": id, "token": s.Tokenizer.Decode(ids[i : i+1]), "bytes": []int{}, "prob": prob, "top_probs": top}
+		if s.Drafts {
+			entry["prob"], entry["top_probs"] = 1, []any{}
+		}
 		if !in.Post {
 			delete(entry, "prob")
 			delete(entry, "top_probs")
@@ -138,10 +149,58 @@ func (s *Server) completion(in llamaRequest) map[string]any {
 		}
 		list = append(list, entry)
 	}
-	if in.Probs > 0 && len(list) > 0 {
-		answer["completion_probabilities"] = list
+	if streams {
+		answer["streamed"] = func() []event { return s.tokenEvents(answer, ids, list) }
+		return answer
+	}
+	kept := []any{}
+	for i := range list {
+		if !s.within(ids[:i+1]) {
+			kept = append(kept, list[i])
+		}
+	}
+	if in.Probs > 0 && len(kept) > 0 {
+		answer["completion_probabilities"] = kept
 	}
 	return answer
+}
+
+// within reports whether tokens end within a character.
+func (s *Server) within(ids []int32) bool { return !utf8.ValidString(s.Tokenizer.Decode(ids)) }
+
+// tokenEvents have a token each, with its text, and its log-probability. There is none for a token that ends within a character: its text comes with the next one. The last event has no token.
+func (s *Server) tokenEvents(answer map[string]any, ids []int32, list []any) (events []event) {
+	said := ""
+	for i := range ids {
+		if s.within(ids[:i+1]) {
+			continue
+		}
+		text := s.plain(ids[:i+1])
+		body := map[string]any{
+			"index": 0, "content": strings.TrimPrefix(text, said), "tokens": ids[i : i+1], "stop": false, "id_slot": 0, "tokens_predicted": i + 1, "tokens_evaluated": answer["tokens_evaluated"],
+		}
+		if i < len(list) && !s.Drafts {
+			body["completion_probabilities"] = list[i : i+1]
+		}
+		events, said = append(events, event{i, body}), text
+	}
+	last := maps.Clone(answer)
+	last["content"], last["tokens"], last["stop"] = "", []int32{}, true
+	delete(last, "streamed")
+	return append(events, event{len(ids), last})
+}
+
+// plain is the text of tokens without that of special ones.
+func (s *Server) plain(ids []int32) string {
+	var text strings.Builder
+	special := append(s.Template.Stop[:], s.Template.End)
+	for _, id := range ids {
+		piece := s.Tokenizer.Decode([]int32{id})
+		if !slices.ContainsFunc(special, func(stop string) bool { return strings.TrimSpace(stop) == piece }) {
+			text.WriteString(piece)
+		}
+	}
+	return text.String()
 }
 
 // continued goes on with an answer by one token, which is the one that a bias is given for, and reads the message.

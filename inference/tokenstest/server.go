@@ -24,11 +24,15 @@ type Server struct {
 	Older, Oldest bool
 	// Change changes an answer; path is that of the request.
 	Change func(path string, answer map[string]any)
-	// Chunk is how many tokens an event of a stream has, 8 where it is 0. Cut, if set, is asked before each event, once at a time, with how many tokens were sent; true breaks the
-	// connection.
+	// Chunk is how many tokens an event of vLLM's streams has, 8 where it is 0. Cut, if set, is asked before each event, once at a time, with how many tokens were sampled and sent; true
+	// breaks the connection.
 	Chunk int
 	Cut   func(sent int) bool
-	// Streams says what becomes of a request for a stream: the constants below; vLLM 0.33 streams.
+	// Incremental has SGLang's events hold what is new alone.
+	Incremental bool
+	// Drafts: llama.cpp has a draft model, whose tokens have no probability.
+	Drafts bool
+	// Streams says what becomes of a request for a stream: the constants below.
 	Streams int
 	// Context is how many tokens prompt and answer have together; 0 is 1 Mi.
 	Context int
@@ -117,8 +121,8 @@ func (s *Server) serve(path string, answer func(json.RawMessage) map[string]any)
 		if s.Change != nil {
 			s.Change(path, made)
 		}
-		if made["streamed"] == true {
-			s.stream(w, made)
+		if cut, streamed := made["streamed"].(func() []event); streamed {
+			s.stream(w, cut())
 			return
 		}
 		json.NewEncoder(w).Encode(made)
@@ -291,7 +295,7 @@ func (s *Server) generate(body json.RawMessage) map[string]any {
 		"usage": map[string]any{"prompt_tokens": len(in.IDs), "completion_tokens": len(ids)},
 	}
 	if in.Stream && s.Streams == Streaming {
-		answer["streamed"] = true
+		answer["streamed"] = func() []event { return s.events(answer) }
 	}
 	if in.Returns {
 		answer["prompt_token_ids"] = in.IDs
@@ -302,49 +306,64 @@ func (s *Server) generate(body json.RawMessage) map[string]any {
 	return answer
 }
 
-// stream sends an answer in events. As with vLLM, the first has the prompt, the last the reason for the end and the versions, and usage comes behind it.
-func (s *Server) stream(w http.ResponseWriter, answer map[string]any) {
+// event is one of a stream, behind so many tokens.
+type event struct {
+	sent int
+	body map[string]any
+}
+
+// stream sends events, and then that they are all, as vLLM and SGLang do.
+func (s *Server) stream(w http.ResponseWriter, list []event) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	choice := answer["choices"].([]any)[0].(map[string]any)
-	ids, entries := choice["token_ids"].([]int32), choice["logprobs"].(map[string]any)["content"].([]any)
-	size := s.Chunk
-	if size == 0 {
-		size = 8
-	}
-	send := func(event map[string]any) {
-		text, err := json.Marshal(event)
+	for _, e := range list {
+		if s.cut(e.sent) {
+			panic(http.ErrAbortHandler)
+		}
+		text, err := json.Marshal(e.body)
 		if err != nil {
 			s.t.Error(err)
 		}
 		fmt.Fprintf(w, "data: %s\n\n", text)
 		w.(http.Flusher).Flush()
 	}
-	for sent := 0; ; sent += size {
-		if s.cut(min(sent, len(ids))) {
-			panic(http.ErrAbortHandler)
-		}
-		end := min(sent+size, len(ids))
-		part := map[string]any{"index": 0, "token_ids": ids[sent:end], "logprobs": map[string]any{"content": entries[sent:end]}, "finish_reason": nil, "stop_reason": nil}
-		event := map[string]any{"request_id": answer["request_id"], "model": answer["model"], "choices": []any{part}}
-		if version, labelled := answer["weight_version"]; labelled {
-			event["weight_version"] = version
-		}
-		if prompt, named := answer["prompt_token_ids"]; named && sent == 0 {
-			event["prompt_token_ids"] = prompt
-		}
-		if end < len(ids) {
-			send(event)
-			continue
-		}
-		part["finish_reason"], part["stop_reason"], part["weight_versions"] = choice["finish_reason"], choice["stop_reason"], choice["weight_versions"]
-		send(event)
-		break
+	if s.engine != "llamacpp" {
+		fmt.Fprint(w, "data: [DONE]\n\n")
 	}
-	send(map[string]any{"request_id": answer["request_id"], "choices": []any{}, "usage": answer["usage"]})
-	fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
+// events are those of vLLM: the first has the prompt, the last the reason for the end and the versions, and usage comes behind it.
+func (s *Server) events(answer map[string]any) (list []event) {
+	choice := answer["choices"].([]any)[0].(map[string]any)
+	ids, entries := choice["token_ids"].([]int32), choice["logprobs"].(map[string]any)["content"].([]any)
+	size := s.Chunk
+	if size == 0 {
+		size = 8
+	}
+	for sent := 0; ; sent += size {
+		end := min(sent+size, len(ids))
+		part := map[string]any{"index": 0, "token_ids": ids[sent:end], "logprobs": map[string]any{"content": entries[sent:end]}, "finish_reason": nil, "stop_reason": nil}
+		body := map[string]any{"request_id": answer["request_id"], "model": answer["model"], "choices": []any{part}}
+		if version, labelled := answer["weight_version"]; labelled {
+			body["weight_version"] = version
+		}
+		if prompt, named := answer["prompt_token_ids"]; named && sent == 0 {
+			body["prompt_token_ids"] = prompt
+		}
+		list = append(list, event{min(sent, len(ids)), body})
+		if end == len(ids) {
+			part["finish_reason"], part["stop_reason"], part["weight_versions"] = choice["finish_reason"], choice["stop_reason"], choice["weight_versions"]
+			return append(list, event{whole, map[string]any{"request_id": answer["request_id"], "choices": []any{}, "usage": answer["usage"]}})
+		}
+	}
+}
+
+// whole is how much was sent of an answer that has ended.
+const whole = -1
+
 func (s *Server) cut(sent int) bool {
+	if sent == whole {
+		return false
+	}
 	s.cutting.Lock()
 	defer s.cutting.Unlock()
 	return s.Cut != nil && s.Cut(sent)

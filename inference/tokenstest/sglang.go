@@ -3,6 +3,7 @@ package tokenstest
 import (
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,6 +18,12 @@ func (s *Server) SGLang() *Server {
 	})
 	handle(s, "/v1/tokenize", s.tokenizeChat)
 	handle(s, "/generate", s.generateNative)
+	handle(s, "/detokenize", func(in sglangRequest) map[string]any {
+		if in.Skips == nil || *in.Skips {
+			return refused("special tokens are part of the answer")
+		}
+		return map[string]any{"text": s.Tokenizer.Decode(in.Tokens)}
+	})
 	handle(s, "/separate_reasoning", s.separateReasoning)
 	handle(s, "/parse_function_call", s.parseCalls)
 	return s
@@ -29,8 +36,12 @@ type sglangRequest struct {
 	} `json:"messages"`
 	Prompts *bool   `json:"add_generation_prompt"`
 	IDs     []int32 `json:"input_ids"`
+	Stream  bool    `json:"stream"`
+	Tokens  []int32 `json:"tokens"`
+	Skips   *bool   `json:"skip_special_tokens"`
 	Params  struct {
 		Most    int      `json:"max_new_tokens"`
+		Every   int      `json:"stream_interval"`
 		Stop    []string `json:"stop"`
 		Special bool     `json:"skip_special_tokens"`
 	} `json:"sampling_params"`
@@ -59,6 +70,9 @@ func (s *Server) tokenizeChat(in sglangRequest) map[string]any {
 
 // generateNative samples. The log-probabilities are [logprob, id, text or null].
 func (s *Server) generateNative(in sglangRequest) map[string]any {
+	if in.Stream && s.Streams == RefusesStream {
+		return refused("stream is not supported")
+	}
 	if in.Adapter != s.Adapter {
 		return refused("The following requested LoRA adapters are not loaded: %s", in.Adapter)
 	}
@@ -116,7 +130,51 @@ func (s *Server) generateNative(in sglangRequest) map[string]any {
 		}
 		meta["output_top_logprobs"] = places
 	}
-	return map[string]any{"text": out, "output_ids": ids, "meta_info": meta}
+	answer := map[string]any{"text": out, "output_ids": ids, "meta_info": meta}
+	if in.Stream && s.Streams == Streaming {
+		answer["streamed"] = func() []event { return s.growing(answer, max(1, in.Params.Every)) }
+	}
+	return answer
+}
+
+// growing are the events of a stream: the first token at once, and then so many at a time. Each has the whole answer so far, or what is new, and counts all tokens. The versions of the tokens come
+// with the last one. Where the answer is given up, that has all log-probabilities and the last id, if events hold what is new.
+func (s *Server) growing(answer map[string]any, every int) (events []event) {
+	meta := answer["meta_info"].(map[string]any)
+	ids := answer["output_ids"].([]int32)
+	triples, _ := meta["output_token_logprobs"].([]any)
+	finish, _ := meta["finish_reason"].(map[string]any)
+	text, sent := answer["text"].(string), 0
+	for ends := false; !ends; {
+		begin, end := sent, min(sent+every, len(ids))
+		if sent == 0 {
+			end = min(1, len(ids))
+		}
+		ends = end == len(ids)
+		if !s.Incremental {
+			begin = 0
+		}
+		part := maps.Clone(meta)
+		part["completion_tokens"], part["finish_reason"] = end, nil
+		if triples != nil {
+			part["output_token_logprobs"] = triples[begin:end]
+		}
+		body := map[string]any{"text": strings.ToValidUTF8(s.Tokenizer.Decode(ids[begin:end]), "\ufffd"), "output_ids": ids[begin:end], "meta_info": part}
+		switch {
+		case !ends:
+			delete(part, "weight_versions")
+		case s.Incremental && finish["type"] == "abort":
+			body["text"], body["output_ids"], part["output_token_logprobs"] = text, ids[max(0, len(ids)-1):], triples
+			fallthrough
+		default:
+			part["finish_reason"] = finish
+			if body["text"] != text {
+				body["text"] = strings.TrimPrefix(text, s.Tokenizer.Decode(ids[:begin]))
+			}
+		}
+		events, sent = append(events, event{sent, body}), end
+	}
+	return events
 }
 
 func (s *Server) separateReasoning(in sglangRequest) map[string]any {

@@ -28,7 +28,12 @@ type writer struct {
 
 func newWriter(t *testing.T, cuts ...int) *writer {
 	t.Helper()
-	w := &writer{Server: tokenstest.New(t, "Qwen3", nil), text: tokenstest.Templates["Qwen3"].Answer(strings.Repeat("I think of it. ", 120), "All is read.", ""), cuts: cuts}
+	return writerOf(t, tokenstest.New(t, "Qwen3", nil), cuts...)
+}
+
+func writerOf(t *testing.T, s *tokenstest.Server, cuts ...int) *writer {
+	t.Helper()
+	w := &writer{Server: s, text: tokenstest.Templates["Qwen3"].Answer(strings.Repeat("I think of it. ", 120), "All is read.", ""), cuts: cuts}
 	w.Say = func(prompt string) (string, string) {
 		_, begun, _ := strings.Cut(prompt, w.Template.Prompt)
 		return w.text[len(begun):], ""
@@ -89,14 +94,18 @@ func sampleOf(t events.TurnSampled) []int32 { return slices.Concat(t.PromptDelta
 // TestEngineKilled: an engine that dies again and again, more often than a stage is tried, costs no token that it has sent, and no other delivery.
 func TestEngineKilled(t *testing.T) {
 	log := natstest.Log(t)
-	w := newWriter(t, 72, 80, 64, 96)
-	open(t, log, "r", w.URL, byTokensOnly)
-	if err := record(t, log, service(t, log), servicetest.All(t, log, "r", events.RolloutStartedType)[0]); err != nil {
-		t.Fatal(err)
-	}
-	checkWritten(t, log, w, "r", 5)
-	if n := len(servicetest.All(t, log, "r", events.RolloutRetriedType)); n <= tries {
-		t.Errorf("only %d failed tries are on the log", n)
+	for run, as := range map[string]func(*tokenstest.Server) *tokenstest.Server{
+		"vllm": func(s *tokenstest.Server) *tokenstest.Server { return s }, "sglang": (*tokenstest.Server).SGLang, "llamacpp": (*tokenstest.Server).LlamaCPP,
+	} {
+		w := writerOf(t, as(tokenstest.New(t, "Qwen3", nil)), 72, 80, 64, 96)
+		open(t, log, run, w.URL, byTokensOnly)
+		if err := record(t, log, service(t, log), servicetest.All(t, log, run, events.RolloutStartedType)[0]); err != nil {
+			t.Fatal(err)
+		}
+		checkWritten(t, log, w, run, 5)
+		if n := len(servicetest.All(t, log, run, events.RolloutRetriedType)); n <= tries {
+			t.Errorf("%s: only %d failed tries are on the log", run, n)
+		}
 	}
 	short := thinker(t, "Qwen3", 0)
 	open(t, log, "short", short.URL, byTokensOnly)
