@@ -50,6 +50,9 @@ type Report struct {
 // StateFile is the file in the folder of the tasks that holds what became of each commit.
 const StateFile = ".commits.json"
 
+// lockName is the file that an import into a folder holds, of commits or of sessions: they share what is fetched.
+const lockName = ".import.lock"
+
 // Bounds of an import.
 const (
 	maxCommits  = 100_000
@@ -154,7 +157,7 @@ func (im *importer) alone() (release func() error, err error) {
 	if err := os.MkdirAll(im.Dir, 0o755); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(im.stateFile()+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	file, err := os.OpenFile(filepath.Join(im.Dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
