@@ -26,7 +26,7 @@ type average struct {
 	Mean float64
 }
 
-func (p average) with(other average) average {
+func (p average) merge(other average) average {
 	n := p.N + other.N
 	if n == 0 {
 		return average{}
@@ -94,7 +94,7 @@ func (f *flows) halve() {
 				if i == len(p.Parts) {
 					p.Parts = append(p.Parts, average{})
 				}
-				p.Parts[i] = p.Parts[i].with(other)
+				p.Parts[i] = p.Parts[i].merge(other)
 			}
 		}
 		half = append(half, p)
@@ -124,7 +124,7 @@ func (f *flows) score(now time.Time, components map[string]float64) {
 		for len(p.Parts) <= i {
 			p.Parts = append(p.Parts, average{})
 		}
-		p.Parts[i] = p.Parts[i].with(average{1, components[name]})
+		p.Parts[i] = p.Parts[i].merge(average{1, components[name]})
 	}
 }
 
