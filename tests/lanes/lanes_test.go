@@ -2,8 +2,10 @@
 package lanes
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,12 +14,16 @@ import (
 // root is the repository, seen from this folder.
 const root = "../.."
 
-// TestEachPackageIsInOneLane: the lanes together are `go list ./...`, no package is tested twice, and each row has a package, or .ci/packages fails.
+// TestEachPackageIsInOneLane: the lanes together are `go list ./...`, no package is in two, and each row has a package, or .ci/packages fails.
 func TestEachPackageIsInOneLane(t *testing.T) {
 	lanes := map[string]bool{}
 	for _, row := range rows(t) {
-		if row.how != "race" && row.how != "plain" {
-			t.Errorf(".ci/lanes: %s %s %s: say race or plain", row.lane, row.how, row.pattern)
+		names, but := strings.CutPrefix(row.how, "but:")
+		if row.how != "race" && row.how != "plain" && !but {
+			t.Errorf(".ci/lanes: %s %s %s: say race, plain or but:TestOne,TestTwo", row.lane, row.how, row.pattern)
+		}
+		if but {
+			wantTests(t, row.pattern, strings.Split(names, ","))
 		}
 		if _, err := os.Stat(root + "/.ci/" + row.lane); err != nil {
 			t.Errorf("no script runs the lane: %v", err)
@@ -52,6 +58,34 @@ func TestEachPackageIsInOneLane(t *testing.T) {
 	}
 	if len(seen) != len(all) || len(all) < 50 {
 		t.Errorf("%d packages in lanes, %d listed", len(seen), len(all))
+	}
+	for p, in := range seen {
+		lane, names, but := strings.Cut(in, " but:")
+		if but && (!slices.Contains(lines(t, ".ci/packages", lane, "plain"), p) || !strings.Contains(strings.Join(lines(t, ".ci/packages", lane, "but"), " "), names+" "+p)) {
+			t.Errorf("%s is not tested plain, and but for %s with the race detector", p, names)
+		}
+	}
+}
+
+// wantTests: a package has the tests that a row names, as go test skips none without a word where no name is right.
+func wantTests(t *testing.T, folder string, names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text []byte
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, data...)
+	}
+	for _, name := range names {
+		if !bytes.Contains(text, []byte("\nfunc "+name+"(t *testing.T) {")) {
+			t.Errorf(".ci/lanes: %s has no test %q", folder, name)
+		}
 	}
 }
 

@@ -15,16 +15,8 @@ import (
 // TestFilesOnDisk: files, which are read in pieces, give the same delta as checkpoints that are read in chunks, whatever changes in which part of a chunk.
 func TestFilesOnDisk(t *testing.T) {
 	const n = delta.ChunkSize / 2
-	r := rand.New(rand.NewPCG(3, 4))
-	old := tensor(r, "w", "BF16", 2*n+100)
-	mark := func(from, to, every int) safetensors.Data {
-		next := old
-		next.Bytes = slices.Clone(old.Bytes)
-		for i := from; i < to; i += every {
-			next.Bytes[2*i]++
-		}
-		return next
-	}
+	old := tensor(rand.New(rand.NewPCG(3, 4)), "w", "BF16", 2*n+100)
+	mark := func(from, to, every int) safetensors.Data { return marked(old, from, to, every) }
 	for name, next := range map[string]safetensors.Data{
 		"nothing":                old,
 		"the first unit":         mark(0, 1, 1),
@@ -38,22 +30,43 @@ func TestFilesOnDisk(t *testing.T) {
 		"the rest behind chunks": mark(2*n, 2*n+100, 9),
 		"far apart":              mark(0, 2*n, 65301), // the shifted gaps are 255
 	} {
-		t.Run(name, func(t *testing.T) {
-			from, to := model{"m.safetensors": {old}}.files(t), model{"m.safetensors": {next}}.files(t)
-			var b bytes.Buffer
-			if err := delta.Encode(t.Context(), &b, onDisk(t, from), onDisk(t, to)); err != nil {
-				t.Fatal(err)
-			}
-			if want := encode(t, from, to); !bytes.Equal(b.Bytes(), want) {
-				t.Errorf("%d bytes, want those %d of checkpoints in memory", b.Len(), len(want))
-			}
-			got, err := apply(t, from, b.Bytes(), filepath.Join(t.TempDir(), "next"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantFiles(t, got, to)
-		})
+		t.Run(name, func(t *testing.T) { wantAlike(t, old, next) })
 	}
+}
+
+// TestChunksAtOnce: the chunks of a tensor are encoded and applied at once. The race detector looks at this test, as at so many chunks of others it takes minutes.
+func TestChunksAtOnce(t *testing.T) {
+	const n = delta.ChunkSize / 2
+	old := tensor(rand.New(rand.NewPCG(3, 5)), "w", "BF16", 2*n+100)
+	wantAlike(t, old, marked(old, 0, 2*n+100, 50))
+}
+
+// marked is a tensor of two bytes for each element, in which every so many have changed.
+func marked(old safetensors.Data, from, to, every int) safetensors.Data {
+	next := old
+	next.Bytes = slices.Clone(old.Bytes)
+	for i := from; i < to; i += every {
+		next.Bytes[2*i]++
+	}
+	return next
+}
+
+// wantAlike makes a delta of files, which must be that of checkpoints in memory, and applies it.
+func wantAlike(t *testing.T, old, next safetensors.Data) {
+	t.Helper()
+	from, to := model{"m.safetensors": {old}}.files(t), model{"m.safetensors": {next}}.files(t)
+	var b bytes.Buffer
+	if err := delta.Encode(t.Context(), &b, onDisk(t, from), onDisk(t, to)); err != nil {
+		t.Fatal(err)
+	}
+	if want := encode(t, from, to); !bytes.Equal(b.Bytes(), want) {
+		t.Errorf("%d bytes, want those %d of checkpoints in memory", b.Len(), len(want))
+	}
+	got, err := apply(t, from, b.Bytes(), filepath.Join(t.TempDir(), "next"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantFiles(t, got, to)
 }
 
 func onDisk(t *testing.T, files map[string][]byte) *safetensors.Checkpoint {
