@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -66,4 +67,12 @@ func printAgent(w io.Writer, r agent.Result) error {
 		t.Row(row.what, fmt.Sprintf("%.0f", row.PerSecond), figure(row.Gateway.P50), figure(row.Gateway.P99), figure(row.Proxy.P50), figure(row.Proxy.P99))
 	}
 	return t.Print(w)
+}
+
+// figure has three digits that count.
+func figure(v float64) string {
+	if v >= 100 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
 }

@@ -42,7 +42,7 @@ the program beside this one, or the one that RONDO_BINARY names.`,
 	}
 	g := &app.Global{}
 	app.Program(g, root, newBenchStage, newBenchFeed, newBenchReplay, newBenchIndex, newBenchSandbox, newBenchLong, newBenchPipeline, newBenchAgent, newBenchWeights,
-		newBenchUtilisation, newBenchScale, newBenchTable)
+		newBenchUtilisation, newBenchScale)
 	return root, g
 }
 
