@@ -1,6 +1,10 @@
 package policy
 
 import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -67,6 +71,98 @@ func results(s *state, name string) (texts []string) {
 		}
 	}
 	return texts
+}
+
+// TestPacksCanBeRepaired: one change after the other, as many as lines differ, turns each program of the packs into its solution. The two
+// programs in Python need more than an exchange.
+func TestPacksCanBeRepaired(t *testing.T) {
+	for _, pack := range []string{"small", "sample", "large"} {
+		tasks, err := filepath.Glob(filepath.Join("..", "packs", pack, "*"))
+		if err != nil || len(tasks) == 0 {
+			t.Fatalf("%d tasks: %v", len(tasks), err)
+		}
+		for _, task := range tasks {
+			if strings.HasPrefix(filepath.Base(task), "python-") {
+				continue
+			}
+			repositories, err := filepath.Glob(filepath.Join(task, "environment", "*repo"))
+			if err != nil || len(repositories) != 1 {
+				t.Fatalf("%s: %d repositories: %v", task, len(repositories), err)
+			}
+			solution, err := os.ReadFile(filepath.Join(task, "solution", "solve.sh"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(repositories[0])); err != nil {
+				t.Fatal(err)
+			}
+			solve := exec.Command("sh", "-c", string(solution))
+			solve.Dir = dir
+			if out, err := solve.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v: %s", task, err, out)
+			}
+			solved, changed := texts(t, dir), 0
+			for name, before := range texts(t, repositories[0]) {
+				after := solved[name]
+				if after == before {
+					continue
+				}
+				changed++
+				if !repairable(name, splitLines(before), splitLines(after)) {
+					t.Errorf("%s: no changes make the solution of %s", task, name)
+				}
+			}
+			if changed != 1 {
+				t.Errorf("%s: the solution changes %d files", task, changed)
+			}
+		}
+	}
+}
+
+// texts are the files of a folder.
+func texts(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		found[name] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// repairable tells whether changes lead from one text of a file to the other: at most two in each line that differs.
+func repairable(name string, before, after []string) bool {
+	if len(before) != len(after) {
+		return false
+	}
+	for line := range before {
+		if before[line] != after[line] && !reaches(name, before, line, after[line], 2) {
+			return false
+		}
+	}
+	return true
+}
+
+// reaches tells whether so many changes make a line what it is to be.
+func reaches(name string, lines []string, line int, want string, most int) bool {
+	f := stateWith(map[string]string{name: strings.Join(lines, "\n")}, "FAIL").files[name]
+	if !f.derive().mutable[line] || most == 0 {
+		return false
+	}
+	for _, m := range f.changes(line).list {
+		if m.change.with[0] == want || reaches(name, m.change.apply(lines), line, want, most-1) {
+			return true
+		}
+	}
+	return false
 }
 
 // FuzzMutations: any text can be worked on; every change differs from the file, and its edit can be found and undone.
