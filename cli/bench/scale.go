@@ -28,7 +28,7 @@ The results of one machine of two cores are part of the program. Yours are bette
   rondo-bench scale --measured measured`,
 		Example: "  rondo-bench scale\n  rondo-bench scale --rollouts 20000 --sandboxes 500 --turns 100\n  rondo-bench scale --json",
 	}
-	measure := func(ctx context.Context, _ *app.Progress) (scale.Plan, error) {
+	measure := func(_ context.Context, _ *app.Progress) (scale.Plan, error) {
 		m, err := scale.Recorded()
 		if dir != "" {
 			m, err = scale.Read(os.DirFS(dir))
