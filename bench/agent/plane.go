@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -41,18 +39,8 @@ type bench struct {
 	o      Options
 	layer  layer
 	files  folder // what the sandboxes have
-	server *scripted.Server
-	url    string
 	runner runner
 }
-
-// task is the name of the only task, and mainFile its file.
-const (
-	task     = "null"
-	mainFile = "main.go"
-)
-
-var mainText = "package main\n\nimport \"fmt\"\n\nfunc main() {\n" + strings.Repeat("\tfmt.Println(\"a line of a program that agents read\")\n", 80) + "}\n"
 
 // layer is the null agent's program, this one, as tool runners find it.
 type layer struct {
@@ -103,15 +91,13 @@ func withPlane(ctx context.Context, o Options, l layer, f func(*bench) error) er
 		return err
 	}
 	defer os.RemoveAll(path)
-	if err := os.WriteFile(filepath.Join(path, mainFile), []byte(mainText), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(path, plane.MainFile), []byte(plane.MainText), 0o644); err != nil {
 		return err
 	}
-	b := &bench{o: o, layer: l, files: folder(path), server: &scripted.Server{Tokens: o.Tokens}}
-	b.server.Begin(o.Turns, nil, nil)
-	script := httptest.NewServer(b.server)
-	defer script.Close()
-	b.url = script.URL + "/v1"
-	return plane.With(ctx, path, map[string]plane.Service{
+	b := &bench{o: o, layer: l, files: folder(path)}
+	server := &scripted.Server{Tokens: o.Tokens}
+	server.Begin(o.Turns, nil, nil)
+	return plane.With(ctx, path, server, map[string]plane.Service{
 		"querysampler": querysampler.Run, "advantagecalculator": advantagecalculator.Run, "trainerfeeder": trainerfeeder.Run, "intake": intake.Run,
 		"generator": plane.Generator, "toolrunner": b.tools, "scorer": plane.NullScorer,
 	}, func(p *plane.Plane) error {
@@ -164,20 +150,8 @@ func (b *bench) tools(ctx context.Context, env pipeline.Env) error {
 
 // config is that of a run whose rollouts are all in its first batch.
 func (b *bench) config(ctx context.Context, rollouts int) (runfile.RunConfig, error) {
-	cfg := runfile.DefaultRunConfig()
-	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps, cfg.MinVerifier = "bench", b.url, groupSize, 1, runfile.VerifierUnguarded
-	cfg.Feeds, cfg.InFlight = []runfile.Feed{{Name: "trainer", GroupsPerBatch: rollouts / groupSize}}, runfile.InFlight(b.o.AtOnce)
-	cfg.Sampling.MaxTokens = b.o.Tokens
-	cfg.Limits.Turns, cfg.Limits.Tokens, cfg.Limits.Timeout = max(b.o.Turns, restartTurns+1), 1<<30, runfile.Duration(24*time.Hour)
-	snapshot, err := b.Pack(ctx, mainFile, mainText)
-	if err != nil {
-		return cfg, err
-	}
-	tests, err := b.Pack(ctx, "test.sh", "echo 1 > /logs/verifier/reward.txt\n")
-	cfg.Tasks = []runfile.TaskSpec{{
-		Name: task, Digest: plane.NullDigest, Instruction: "Read the program.", Workdir: "/app", VerifierTimeout: runfile.Duration(time.Minute),
-		Snapshot: snapshot, Tests: tests,
-	}}
+	cfg, err := b.Config(ctx, rollouts/groupSize, groupSize, max(b.o.Turns, restartTurns+1))
+	cfg.InFlight = runfile.InFlight(b.o.AtOnce)
 	return cfg, err
 }
 
@@ -200,14 +174,6 @@ func (b *bench) withAgent(ctx context.Context, cfg *runfile.RunConfig, begin beg
 		Layer: b.layer.digest, Command: []string{program, runfile.InstructionArgument}, Files: map[string]string{beginningFile: string(text)},
 	}
 	return err
-}
-
-// start opens a run.
-func (b *bench) start(ctx context.Context, cfg runfile.RunConfig) (run string, err error) {
-	if err := cfg.Validate(); err != nil {
-		return "", err
-	}
-	return b.Open(ctx, cfg)
 }
 
 var errDone = errors.New("done")

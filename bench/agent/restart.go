@@ -21,7 +21,7 @@ func restart(ctx context.Context, l layer, begin beginning, r *Result, now func(
 		var mu sync.Mutex
 		var again time.Time // when the first new turn was asked for
 		lost := false
-		b.server.Begin(restartTurns+1, &scripted.Gates{Turns: []int{restartTurns}, Rollouts: 1, Reached: func(ctx context.Context, _ int) {
+		b.Server.Begin(restartTurns+1, &scripted.Gates{Turns: []int{restartTurns}, Rollouts: 1, Reached: func(ctx context.Context, _ int) {
 			b.runner.lose()
 			<-ctx.Done() // so that nobody hears the answer
 			mu.Lock()
@@ -43,7 +43,7 @@ func restart(ctx context.Context, l layer, begin beginning, r *Result, now func(
 		if err := b.withAgent(ctx, &cfg, begin); err != nil {
 			return err
 		}
-		run, err := b.start(ctx, cfg)
+		run, err := b.Open(ctx, cfg)
 		if err != nil {
 			return err
 		}

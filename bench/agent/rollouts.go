@@ -65,7 +65,7 @@ func name(begin *beginning) string {
 // begun is what the server's longest conversation begins with.
 func (b *bench) begun() (begun beginning, err error) {
 	var last beginning
-	if err := json.Unmarshal(b.server.Longest(), &last); err != nil {
+	if err := json.Unmarshal(b.Server.Longest(), &last); err != nil {
 		return begun, err
 	}
 	begun.Tools = last.Tools
@@ -99,7 +99,7 @@ func (b *bench) rollouts(ctx context.Context, count int, begin *beginning, progr
 			return m, err
 		}
 	}
-	run, err := b.start(ctx, cfg)
+	run, err := b.Open(ctx, cfg)
 	if err != nil {
 		return m, err
 	}
@@ -178,7 +178,7 @@ func latency(conversations [][]took, think time.Duration, of func(took) time.Dur
 // pause lets the model take so long that so many turns a second come, and gives that time.
 func (b *bench) pause(turnsPerSecond float64) time.Duration {
 	each := time.Duration(float64(b.o.AtOnce) / turnsPerSecond * float64(time.Second))
-	b.server.Think(func(turn int) time.Duration {
+	b.Server.Think(func(turn int) time.Duration {
 		if turn == 0 { // conversations that begin together are spread over the time of a turn
 			return time.Duration(rand.Float64() * float64(each))
 		}
@@ -189,7 +189,7 @@ func (b *bench) pause(turnsPerSecond float64) time.Duration {
 
 // bare holds conversations by a bare proxy, half as many at once as there are rollouts, as long as f does something.
 func (b *bench) bare(ctx context.Context, stream bool, begin beginning, f func() error) (conversations [][]took, err error) {
-	target, err := url.Parse(strings.TrimSuffix(b.url, "/v1"))
+	target, err := url.Parse(strings.TrimSuffix(b.URL, "/v1"))
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func (b *bench) harnesses(ctx context.Context) (base, run string, stop func(), e
 		return "", "", nil, err
 	}
 	cfg.External, cfg.InFlight, cfg.Steps = true, 0, 0
-	if run, err = b.start(ctx, cfg); err != nil {
+	if run, err = b.Open(ctx, cfg); err != nil {
 		return "", "", nil, err
 	}
 	servers, err := plane.Servers(b.Env())
@@ -101,7 +101,7 @@ func (b *bench) harness(ctx context.Context, c *http.Client, base, run string, b
 		ID      string `json:"id"`
 		BaseURL string `json:"base_url"`
 	}
-	if err := post(ctx, c, base+"/rollouts", map[string]any{"run": run, "task": task}, &started); err != nil {
+	if err := post(ctx, c, base+"/rollouts", map[string]any{"run": run, "task": plane.Task}, &started); err != nil {
 		return nil, err
 	}
 	turns, err := converse(ctx, c, started.BaseURL, begin, true, b.files.readLines)

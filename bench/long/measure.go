@@ -16,14 +16,14 @@ func (p *bench) measure(ctx context.Context, o Options, turns int, now func(stri
 	m := &meter{
 		turns: turns, rollouts: o.Rollouts,
 		requests: func(ctx context.Context, from, to int) (cost, error) {
-			return requests(ctx, p.server, p.url, o.Rollouts, from, to)
+			return requests(ctx, p.Server, p.URL, o.Rollouts, from, to)
 		},
 		progress: func(asked int) {
 			now(fmt.Sprintf("rollouts of %d turns: %d of %d turns", turns, asked, turns*o.Rollouts))
 		},
 	}
-	p.server.Begin(turns, m.gates(), m.turn)
-	cfg, err := p.config(ctx, o, turns)
+	p.Server.Begin(turns, m.gates(), m.turn)
+	cfg, err := p.Config(ctx, 1, o.Rollouts, turns)
 	if err != nil {
 		return l, err
 	}
@@ -44,7 +44,7 @@ func (p *bench) measure(ctx context.Context, o Options, turns int, now func(stri
 	if err := p.bytes(ctx, run, o.Rollouts, &l); err != nil {
 		return l, err
 	}
-	p.server.Begin(turns, nil, nil)
+	p.Server.Begin(turns, nil, nil)
 	l.Heap = heap()
 	l.RSS, err = figures.Resident()
 	return l, err

@@ -2,11 +2,7 @@ package long
 
 import (
 	"context"
-	"errors"
-	"net/http/httptest"
 	"path/filepath"
-	"strings"
-	"time"
 
 	"github.com/rondo-rl/rondo/bench/plane"
 	"github.com/rondo-rl/rondo/bench/scripted"
@@ -21,28 +17,12 @@ import (
 	"github.com/rondo-rl/rondo/tasks"
 )
 
-const (
-	task = "long"
-	feed = "trainer"
-)
-
-// bench is the plane of this process with the scripted server.
-type bench struct {
-	*plane.Plane
-	server *scripted.Server
-	url    string
-}
+// bench is the plane of this process.
+type bench struct{ *plane.Plane }
 
 // withPlane gives f a plane that lives as long as f runs.
 func withPlane(ctx context.Context, o Options, f func(*bench) error) error {
-	b := &bench{server: &scripted.Server{Tokens: o.Tokens}}
-	script := httptest.NewServer(b.server)
-	defer script.Close()
-	b.url = script.URL + "/v1"
-	return plane.With(ctx, o.Dir, services(o), func(p *plane.Plane) error {
-		b.Plane = p
-		return f(b)
-	})
+	return plane.With(ctx, o.Dir, &scripted.Server{Tokens: o.Tokens}, services(o), func(p *plane.Plane) error { return f(&bench{p}) })
 }
 
 // services are those that a rollout passes.
@@ -64,24 +44,4 @@ func services(o Options) map[string]plane.Service {
 // machine keeps what sandboxes need beside the plane.
 func machine(o Options, dir string) tasks.Machine {
 	return tasks.Machine{ToolchainCache: filepath.Join(dir, "toolchains"), AllowInsecure: o.AllowInsecure}
-}
-
-// config is a run of one group.
-func (p *bench) config(ctx context.Context, o Options, turns int) (runfile.RunConfig, error) {
-	cfg := runfile.DefaultRunConfig()
-	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps, cfg.MinVerifier = "bench", p.url, o.Rollouts, 1, runfile.VerifierUnguarded
-	cfg.Feeds, cfg.InFlight = []runfile.Feed{{Name: feed, GroupsPerBatch: 1}}, 0
-	cfg.Sampling.MaxTokens = o.Tokens
-	cfg.Limits.Turns, cfg.Limits.Tokens, cfg.Limits.Timeout = turns, 1<<30, runfile.Duration(24*time.Hour)
-	lines := strings.Repeat("\tfmt.Println(\"a line of a program that agents read\")\n", 80)
-	snapshot, err := p.Pack(ctx, "main.go", "package main\n\nimport \"fmt\"\n\nfunc main() {\n"+lines+"}\n")
-	if err != nil {
-		return cfg, err
-	}
-	tests, err := p.Pack(ctx, "test.sh", "echo 1 > /logs/verifier/reward.txt\n")
-	cfg.Tasks = []runfile.TaskSpec{{
-		Name: task, Digest: "sha256:" + task, Instruction: "Read the program until you know it by heart.", Workdir: "/app", VerifierTimeout: runfile.Duration(time.Minute),
-		Snapshot: snapshot, Tests: tests,
-	}}
-	return cfg, errors.Join(err, cfg.Validate())
 }

@@ -55,8 +55,8 @@ const (
 func (b *bench) half(ctx context.Context, r *Result, now func(string)) error {
 	pace := r.RolloutsPerSecond * float64(b.o.Turns) / 2 // turns a second
 	each := time.Duration(halfRollouts / pace * float64(time.Second))
-	b.server.Begin(halfTurns, nil, nil)
-	b.server.Think(func(turn int) time.Duration {
+	b.Server.Begin(halfTurns, nil, nil)
+	b.Server.Think(func(turn int) time.Duration {
 		if turn == 0 { // rollouts that begin together are spread over the time of a turn
 			return time.Duration(rand.Float64() * float64(each))
 		}
@@ -91,7 +91,7 @@ const heldGroup = 16
 
 // held opens rollouts while the model does not answer.
 func (b *bench) held(ctx context.Context, r *Result, now func(string)) error {
-	b.server.Think(func(int) time.Duration { return 24 * time.Hour })
+	b.Server.Think(func(int) time.Duration { return 24 * time.Hour })
 	want := b.o.Open / heldGroup * heldGroup
 	run, err := b.start(ctx, shape{heldGroup, want, 2})
 	if err != nil {

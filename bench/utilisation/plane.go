@@ -52,7 +52,7 @@ func configuration(o Options) runfile.RunConfig {
 	cfg := runfile.DefaultRunConfig()
 	cfg.Policy, cfg.Seed, cfg.GroupSize, cfg.InFlight = policy, o.Seed, o.GroupSize, o.InFlight
 	cfg.Feeds = []runfile.Feed{{Name: feedName, GroupsPerBatch: o.Groups}}
-	cfg.Staleness = runfile.Staleness{Max: o.Staleness, Policy: o.Policy}
+	cfg.Staleness.Max = o.Staleness
 	cfg.Limits.Timeout = runfile.Duration(48 * time.Hour) // every rollout may end
 	cfg.Tasks = []runfile.TaskSpec{{Name: "task"}}
 	return cfg

@@ -23,18 +23,16 @@ type Options struct {
 	Steps     int      `json:"steps"` // of training that are measured, in the steady state
 	Groups    int      `json:"groups_per_batch"`
 	GroupSize int      `json:"group_size"`
-	// Staleness and Policy are those of Rondo's run.
-	Staleness int64  `json:"staleness_max"`
-	Policy    string `json:"staleness_policy"`
+	// Staleness is that of Rondo's run.
+	Staleness int64 `json:"staleness_max"`
 	// InFlight is that of Rondo's run: how many rollouts are under way at once; 0 leaves that to Staleness.
 	InFlight runfile.InFlight `json:"in_flight"`
 	// Generators ask the server.
 	Generators int `json:"generators"`
 	// Restart lets the server restart in the first half of the measurement: it is away for a while, and cold.
 	Restart bool `json:"restart,omitempty"`
-	// ToolSlots are those of all tool runners together; 0: there are always enough. ToolOrder is which turn gets a free one.
-	ToolSlots int    `json:"tool_slots,omitempty"`
-	ToolOrder string `json:"tool_order,omitempty"`
+	// ToolSlots are those of all tool runners together; 0: there are always enough.
+	ToolSlots int `json:"tool_slots,omitempty"`
 	// Train is how long a step of training takes, as a part of the time in which a server that is always busy samples its batch.
 	Train float64 `json:"train"`
 }
@@ -42,7 +40,7 @@ type Options struct {
 // DefaultOptions are a run with a new run file. Where nothing overlaps, rollouts are some 70 % of the time of training, as
 // RollPacker reports (https://www.themoonlight.io/review/rollpacker-mitigating-long-tail-rollouts-for-fast-synchronous-rl-post-training).
 func DefaultOptions() Options {
-	o := Options{Seed: 1, Workloads: []string{WorkloadAgents, WorkloadTests, WorkloadLong}, Steps: 20, Generators: 1, ToolOrder: OrderTurns, Train: 0.6}
+	o := Options{Seed: 1, Workloads: []string{WorkloadAgents, WorkloadTests, WorkloadLong}, Steps: 20, Generators: 1, Train: 0.6}
 	o.take(runfile.DefaultRunConfig())
 	return o
 }
@@ -50,10 +48,7 @@ func DefaultOptions() Options {
 // take takes from a run file what a simulation has of it.
 func (o *Options) take(cfg runfile.RunConfig) {
 	o.Groups, o.GroupSize, o.InFlight = cfg.Feeds[0].GroupsPerBatch, cfg.GroupSize, cfg.InFlight
-	o.Staleness, o.Policy = cfg.Staleness.Max, cfg.Staleness.Policy
-	if o.Policy == "" {
-		o.Policy = runfile.StaleDrop
-	}
+	o.Staleness = cfg.Staleness.Max
 }
 
 // newRunFile are the options with the staleness and the rollouts under way of a new run file.
@@ -82,10 +77,6 @@ func (o Options) validate() error {
 		return fmt.Errorf("%d generators: must be 1 to 64", o.Generators)
 	case o.ToolSlots < 0 || o.ToolSlots > 100000:
 		return fmt.Errorf("%d tool slots: must be 0 to 100000", o.ToolSlots)
-	case o.ToolOrder != OrderTurns && o.ToolOrder != OrderGroups:
-		return fmt.Errorf("tool order %q: must be %s or %s", o.ToolOrder, OrderTurns, OrderGroups)
-	case !slices.Contains([]string{runfile.StaleDrop, runfile.StaleWait, runfile.StaleKeep}, o.Policy):
-		return fmt.Errorf("policy %q: must be %s, %s or %s", o.Policy, runfile.StaleDrop, runfile.StaleWait, runfile.StaleKeep)
 	case !(o.Train >= 0 && o.Train <= 10):
 		return fmt.Errorf("train %g: must be 0 to 10", o.Train)
 	case len(o.Workloads) == 0:
@@ -144,11 +135,9 @@ type Schedule struct {
 	FirstTokenP50 float64 `json:"first_token_s_p50"`
 	FirstTokenP99 float64 `json:"first_token_s_p99"`
 	Cached        float64 `json:"cached"`
-	// ToolWait is how long turns waited for a tool runner, in seconds, and Group how long groups took from their first turn to their last verdict.
+	// ToolWait is how long turns waited for a tool runner, in seconds.
 	ToolWaitP50 float64 `json:"tool_wait_s_p50"`
 	ToolWaitP99 float64 `json:"tool_wait_s_p99"`
-	GroupMean   float64 `json:"group_s_mean"`
-	GroupP99    float64 `json:"group_s_p99"`
 	// Capacities are how often a generator stated what the server can do, and Capacity is the last of that; where the run follows it.
 	Capacities int `json:"capacities,omitempty"`
 	Capacity   int `json:"capacity,omitempty"`
@@ -228,7 +217,6 @@ func (w *world) measured(s *Schedule) {
 	s.FirstTokenP50, s.FirstTokenP99 = quantile(w.firstToken, 0.5), quantile(w.firstToken, 0.99)
 	s.Cached = (w.to.reused - w.from.reused) / max(1, prompts)
 	s.ToolWaitP50, s.ToolWaitP99 = quantile(w.tools.waited, 0.5), quantile(w.tools.waited, 0.99)
-	s.GroupMean, s.GroupP99 = mean(w.tools.took), quantile(w.tools.took, 0.99)
 	s.Staleness = w.stale
 	groups, sum := int64(0), int64(0)
 	for staleness, n := range w.stale {

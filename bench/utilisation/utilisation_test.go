@@ -103,7 +103,7 @@ func TestSampledInVainShows(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"seed": func(o *Options) { o.Seed = -1 }, "steps": func(o *Options) { o.Steps = 0 }, "groups": func(o *Options) { o.Groups = 0 },
-		"group size": func(o *Options) { o.GroupSize = 65 }, "staleness": func(o *Options) { o.Staleness = -1 }, "policy": func(o *Options) { o.Policy = "hope" },
+		"group size": func(o *Options) { o.GroupSize = 65 }, "staleness": func(o *Options) { o.Staleness = -1 },
 		"in flight": func(o *Options) { o.InFlight = -1 }, "generators": func(o *Options) { o.Generators = 0 }, "train": func(o *Options) { o.Train = -1 },
 		"workload": func(o *Options) { o.Workloads = []string{WorkloadAgents, "sleep"} }, "no workload": func(o *Options) { o.Workloads = nil },
 	} {
@@ -127,23 +127,6 @@ func TestCapacityIsFollowed(t *testing.T) {
 	o.Restart = true
 	if s := schedule(t, o, Rondo); s.Busy > calm.Busy-restartSeconds/(6*s.StepSeconds)/4 || s.Busy < calm.Busy-0.2 {
 		t.Errorf("with a restart it is busy for %.3f, without for %.3f", s.Busy, calm.Busy)
-	}
-}
-
-// TestOrderOfTools: where tool runners are short of slots, groups end sooner if those with the fewest rollouts left come first, and no more is sampled. Where
-// there are enough slots, the order changes nothing.
-func TestOrderOfTools(t *testing.T) {
-	rondo := func(slots int, order string) Schedule {
-		o := small()
-		o.Steps, o.Groups, o.GroupSize, o.InFlight, o.ToolSlots, o.ToolOrder = 4, 16, 4, 96, slots, order
-		return schedule(t, o, Rondo)
-	}
-	scarce, ordered := rondo(6, OrderTurns), rondo(6, OrderGroups)
-	if scarce.ToolWaitP50 <= 0 || ordered.GroupMean > 0.95*scarce.GroupMean {
-		t.Errorf("turns as they come: %+v\nby groups: %+v", scarce, ordered)
-	}
-	if enough, ordered := rondo(0, OrderTurns), rondo(0, OrderGroups); !reflect.DeepEqual(enough, ordered) {
-		t.Errorf("with enough slots: %+v, by groups %+v", enough, ordered)
 	}
 }
 

@@ -70,7 +70,7 @@ func (o Options) load(name string) load {
 
 func newWorld(o Options, workload string) *world {
 	l := o.load(workload)
-	w := &world{load: l, tools: newTools(o)}
+	w := &world{load: l, tools: tools{slots: o.ToolSlots}}
 	w.generators = newAskers(o.Generators, w.clock)
 	w.trainTime = o.Train * float64(o.Groups*o.GroupSize) * l.meanTokens() / peakTPS
 	w.warm = o.Staleness + 4 // the first batches meet an engine without its usual load
@@ -107,7 +107,6 @@ func (w *world) after(seconds float64, do func()) { w.later.add(w.engine.now+sec
 func (w *world) begin(r *rollout) {
 	if r.turn == 0 {
 		r.context = r.prompt
-		w.begun(r)
 	}
 	w.queue = append(w.queue, r)
 	w.dispatch()
@@ -124,15 +123,12 @@ func (w *world) answered(r *rollout) {
 	w.sampled(r)
 	switch {
 	case r.turn == len(r.turns):
-		w.after(r.verify, func() {
-			w.over(r)
-			w.ended(r)
-		})
+		w.after(r.verify, func() { w.ended(r) })
 	case over.tools == 0:
 		w.resumed(r)
 		w.queue = append(w.queue, r)
 	default:
-		w.useTools(r, over.tools, func() {
+		w.useTools(over.tools, func() {
 			w.resumed(r)
 			w.begin(r)
 		})

@@ -1,8 +1,7 @@
 package bench
 
 import (
-	"fmt"
-	"io"
+	"context"
 
 	"github.com/spf13/cobra"
 
@@ -26,15 +25,9 @@ gateway_first_token_added_ms_p50 and _p99 what it adds to the time until the fir
 them, less those of the same requests by a bare proxy (httputil.ReverseProxy) in the same run. The benchmark removes everything that it
 created, and touches no plane.`,
 		Example: "  rondo-bench agent\n  rondo-bench agent --rollouts 64 --at-once 8 --json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			show := app.NewProgress(g)
-			r, err := agent.Run(cmd.Context(), o, func(line string) { show.Line("%s", line) }, func(now string) { show.Show("%s", now) })
-			if err != nil {
-				return fmt.Errorf("measure agents: %w", err)
-			}
-			return app.Show(cmd, g, r, func(w io.Writer) error { return printAgent(w, r) })
-		},
+	}
+	measure := func(ctx context.Context, show *app.Progress) (agent.Result, error) {
+		return agent.Run(ctx, o, func(line string) { show.Line("%s", line) }, func(now string) { show.Show("%s", now) })
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&o.Rollouts, "rollouts", 32, "rollouts of either side, a multiple of 4")
@@ -43,27 +36,5 @@ created, and touches no plane.`,
 	flags.IntVar(&o.AtOnce, "at-once", 4, "rollouts that are under way at once")
 	flags.IntVar(&o.Pairs, "pairs", 3, "turns of either side")
 	flags.BoolVar(&o.AllowInsecure, "allow-insecure", false, "run tools and agents without isolation where the kernel refuses it")
-	return cmd
-}
-
-func printAgent(w io.Writer, r agent.Result) error {
-	fmt.Fprintf(w, "%d rollouts of %d turns, %d at once, %d sampled tokens a turn; %s, %d CPUs; medians of %d pairs\n\n",
-		r.Rollouts, r.Turns, r.AtOnce, r.Tokens, r.Go, r.CPUs, r.Pairs)
-	t := app.NewTable("ROLLOUTS BY", "ROLLOUTS/S", "CPU ms EACH", "OF AGENTS THEMSELVES")
-	t.Row("the plane's loop", fmt.Sprintf("%.1f", r.Loop.RolloutsPerSecond), fmt.Sprintf("%.1f", r.Loop.CPU), "")
-	t.Row("agents", fmt.Sprintf("%.1f", r.Agent.RolloutsPerSecond), fmt.Sprintf("%.1f", r.Agent.CPU), fmt.Sprintf("%.1f", r.Agent.Own))
-	if err := t.Print(w); err != nil {
-		return err
-	}
-	fmt.Fprintf(w, "\nagents take %.2f of the loop's processor time; one that is started anew takes %.2f ms for each of %d recorded turns\n\n",
-		r.Ratio, 1000*r.RestartSeconds, r.Recorded)
-	t = app.NewTable("AT HALF LOAD", "TURNS/S", "P50 ms", "P99 ms", "PROXY P50 ms", "PROXY P99 ms")
-	for _, row := range []struct {
-		what string
-		agent.Beside
-	}{{"whole answers of agents", r.Whole}, {"first words of harnesses' streams", r.First}} {
-		figure := func(v float64) string { return fmt.Sprintf("%.2f", v) }
-		t.Row(row.what, fmt.Sprintf("%.0f", row.PerSecond), figure(row.Gateway.P50), figure(row.Gateway.P99), figure(row.Proxy.P50), figure(row.Proxy.P99))
-	}
-	return t.Print(w)
+	return measuring(g, "agents", cmd, measure)
 }

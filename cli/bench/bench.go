@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -42,7 +41,7 @@ the program beside this one, or the one that RONDO_BINARY names.`,
 	}
 	g := &app.Global{}
 	app.Program(g, root, newBenchStage, newBenchFeed, newBenchReplay, newBenchIndex, newBenchSandbox, newBenchLong, newBenchPipeline, newBenchAgent, newBenchWeights,
-		newBenchUtilisation, newBenchScale, newBenchTable)
+		newBenchUtilisation, newBenchScale)
 	return root, g
 }
 
@@ -78,32 +77,11 @@ All run in this process on embedded servers and take turns, once with every appe
 sync each 100 ms. The result is the median ratio of the service runtime's throughput to the workers', and ratio_to_ceiling that to
 what waits for nothing. The benchmark removes everything that it created, and touches no plane.`,
 		Example: "  rondo-bench stage\n  rondo-bench stage --events 100000 --pairs 11 --json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			show := app.NewProgress(g)
-			r, err := stage.Run(cmd.Context(), o, func(line string) { show.Line("%s", line) })
-			if err != nil {
-				return fmt.Errorf("measure the stage: %w", err)
-			}
-			return app.Show(cmd, g, r, func(w io.Writer) error { return printStage(w, r) })
-		},
+	}
+	measure := func(ctx context.Context, show *app.Progress) (stage.Result, error) {
+		return stage.Run(ctx, o, func(line string) { show.Line("%s", line) })
 	}
 	cmd.Flags().IntVar(&o.Events, "events", 20000, "events of one turn; an eighth of them where every append is synced")
 	cmd.Flags().IntVar(&o.Pairs, "pairs", 7, "turns of either side at each durability")
-	return cmd
-}
-
-func printStage(w io.Writer, r stage.Result) error {
-	fmt.Fprintf(w, "%d events in work at once, %d bytes each; %s, %d CPUs; medians of %d pairs of turns\n\n", r.Slots, r.PayloadBytes, r.Go, r.CPUs, r.Pairs)
-	t := app.NewColumns(w)
-	fmt.Fprintln(t, "DURABILITY\tSTAGE\tEVENTS/S\tCPU µs/EVENT\tALLOCS/EVENT\tBYTES/EVENT\tRATIO\t")
-	for _, s := range r.Settings {
-		line := func(name string, c stage.Cost, ratio string) {
-			fmt.Fprintf(t, "%s\t%s\t%.0f\t%.1f\t%.0f\t%.0f\t%s\t\n", s.Durability, name, c.EventsPerSecond, c.CPUMicroseconds, c.Allocs, c.AllocBytes, ratio)
-		}
-		line("nats.go, waiting for nothing", s.Ceiling, fmt.Sprintf("rondo has %.2f of it", s.ToCeiling))
-		line("nats.go", s.Raw, "1")
-		line("rondo", s.Runtime, fmt.Sprintf("%.2f (%.2f to %.2f)", s.Ratio, s.RatioMin, s.RatioMax))
-	}
-	return t.Flush()
+	return measuring(g, "the stage", cmd, measure)
 }

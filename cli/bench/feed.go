@@ -2,9 +2,8 @@ package bench
 
 import (
 	"cmp"
-	"errors"
+	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 
@@ -25,7 +24,7 @@ func newBenchFeed(g *app.Global) *cobra.Command {
 		Long: `Push encodes finished trajectories, stores them and appends the events that name them, as the generator does. The
 feeder composes batches of them. Pull reads the batches into numpy arrays with the Python package rondo, or with
 the Go reader if that package is not installed. Feed compares both with the plain write and read of the same bytes, which is
-the speed of the disk. RAW APPEND is NATS alone: one plain JetStream publish for each trajectory's event, of the same size, without
+the speed of the disk. raw_append_mtok_s is NATS alone: one plain JetStream publish for each trajectory's event, of the same size, without
 the trajectory's file. Feed measures each with every append synced to disk, and with a sync of the log each 100 ms; objects are
 always synced.
 
@@ -33,26 +32,24 @@ The memory is that of a feeder in a separate process whose trainer takes no batc
 
 The measured plane is in a temporary directory. No other plane is touched.`,
 		Example: "  rondo-bench feed\n  rondo-bench feed --lengths 8192 --tokens 67108864 --json\n  RONDO_PYTHON=.venv/bin/python rondo-bench feed --backlogs 100,1000,10000",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			show := app.NewProgress(g)
-			if err := exec.CommandContext(cmd.Context(), python, "-c", "import rondo.bench").Run(); err == nil {
-				o.Python = python
-			} else {
-				show.Line("the Python package rondo is not installed for %s: pull is measured with the Go reader", python)
+	}
+	measure := func(ctx context.Context, show *app.Progress) (feedSummary, error) {
+		if err := exec.CommandContext(ctx, python, "-c", "import rondo.bench").Run(); err == nil {
+			o.Python = python
+		} else {
+			show.Line("the Python package rondo is not installed for %s: pull is measured with the Go reader", python)
+		}
+		if !noMemory {
+			var err error
+			if o.Rondo, err = rondo(); err != nil {
+				return feedSummary{}, fmt.Errorf("%w; or skip the memory (--no-memory)", err)
 			}
-			if !noMemory {
-				var err error
-				if o.Rondo, err = rondo(); err != nil {
-					return fmt.Errorf("%w; or skip the memory (--no-memory)", err)
-				}
-			}
-			r, err := feed.Run(cmd.Context(), o, func(line string) { show.Line("%s", line) })
-			if err != nil {
-				return fmt.Errorf("measure the feed: %w", err)
-			}
-			return app.Show(cmd, g, summariseFeed(r), func(w io.Writer) error { return printFeed(w, r) })
-		},
+		}
+		r, err := feed.Run(ctx, o, func(line string) { show.Line("%s", line) })
+		if err != nil {
+			return feedSummary{}, err
+		}
+		return summariseFeed(r), nil
 	}
 	flags := cmd.Flags()
 	flags.IntSliceVar(&o.Lengths, "lengths", []int{1 << 10, 8 << 10, 32 << 10}, "tokens of a trajectory")
@@ -60,7 +57,7 @@ The measured plane is in a temporary directory. No other plane is touched.`,
 	flags.IntSliceVar(&o.Backlogs, "backlogs", []int{100, 10000}, "groups that wait in the feeder whose memory is measured")
 	flags.BoolVar(&noMemory, "no-memory", false, "skip the measurement of memory")
 	flags.StringVar(&python, "python", python, "Python that has the package rondo")
-	return cmd
+	return measuring(g, "the feed", cmd, measure)
 }
 
 // feedSummary puts the figures that one looks for first in front: those of the middle length with every append synced.
@@ -97,24 +94,4 @@ func summariseFeed(r feed.Result) feedSummary {
 		}
 	}
 	return s
-}
-
-func printFeed(w io.Writer, r feed.Result) error {
-	fmt.Fprintf(w, "groups of 8, three of four tokens sampled, %d tokens a turn; %s, %d CPUs; pulled by %s; million tokens a second\n\n", r.Tokens, r.Go, r.CPUs, r.PullReader)
-	t := app.NewColumns(w)
-	fmt.Fprintln(t, "TOKENS\tDURABILITY\tPUSH\tRAW WRITE\tRATIO\tRAW APPEND\tRATIO\tCOMPOSE\tPULL\tRAW READ\tRATIO\tBYTES/TOKEN\tOF THE FILE\tON THE LOG\t")
-	for _, m := range r.Turns {
-		fmt.Fprintf(t, "%d\t%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", m.Tokens, m.Durability,
-			m.Push, m.RawWrite, m.PushRatio(), m.RawAppend, m.AppendRatio(), m.Compose, m.Pull, m.RawRead, m.PullRatio(), m.BytesPerToken, m.FilePerToken, m.LogPerToken)
-	}
-	err := t.Flush()
-	if len(r.Memory) == 0 {
-		return err
-	}
-	fmt.Fprintln(w)
-	fmt.Fprintln(t, "GROUPS WAITING\tFEEDER MiB\tLOG MiB\t")
-	for _, m := range r.Memory {
-		fmt.Fprintf(t, "%d\t%.0f\t%.0f\t\n", m.Groups, m.FeederMiB, m.ServerMiB)
-	}
-	return errors.Join(err, t.Flush())
 }

@@ -1,9 +1,7 @@
 package bench
 
 import (
-	"errors"
-	"fmt"
-	"io"
+	"context"
 
 	"github.com/spf13/cobra"
 
@@ -29,16 +27,13 @@ with an exact search.
 
 Everything happens in a temporary directory, which needs about 2 GB for a million chunks. No plane is touched.`,
 		Example: "  rondo-bench index\n  rondo-bench index --questions 200 --times 1 --chunks 10000 --json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			show := app.NewProgress(g)
-			r, err := index.Run(cmd.Context(), o, func(line string) { show.Show("%s", line) })
-			show.Clear()
-			if err != nil {
-				return fmt.Errorf("measure the index: %w", err)
-			}
-			return app.Show(cmd, g, summariseIndex(r), func(w io.Writer) error { return printIndex(w, r) })
-		},
+	}
+	measure := func(ctx context.Context, show *app.Progress) (indexSummary, error) {
+		r, err := index.Run(ctx, o, func(line string) { show.Show("%s", line) })
+		if err != nil {
+			return indexSummary{}, err
+		}
+		return summariseIndex(r), nil
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&o.Questions, "questions", 1000, "questions about each standard library")
@@ -46,7 +41,7 @@ Everything happens in a temporary directory, which needs about 2 GB for a millio
 	flags.IntSliceVar(&o.Chunks, "chunks", []int{10_000, 100_000, 1_000_000}, "chunks of the indexes that are asked")
 	flags.IntVar(&o.Queries, "queries", 50, "queries at each size")
 	flags.StringVar(&o.Dir, "dir", "", "where trees and stores are made and removed (default: the system's temporary directory)")
-	return cmd
+	return measuring(g, "the index", cmd, measure)
 }
 
 // indexSummary puts the figures that one looks for first in front: quality in Go, the cost of the smaller tree, and the speed of the largest
@@ -90,36 +85,4 @@ func summariseIndex(r index.Result) indexSummary {
 		s.ANN, s.Warm, s.Cold = r.Sizes[n-1].Recall10, r.Sizes[n-1].WarmP50, r.Sizes[n-1].ColdP50
 	}
 	return s
-}
-
-func printIndex(w io.Writer, r index.Result) error {
-	fmt.Fprintf(w, "embedder %s; %s, %d CPUs\n\n", r.Embedder, r.Go, r.CPUs)
-	t := app.NewColumns(w)
-	fmt.Fprintln(t, "FUNCTIONS OF\tNUMBER\tQUESTIONS\tBY\tFOUND FIRST\tIN THE FIRST 10\tMRR\tTO BM25\t")
-	for _, q := range r.Quality {
-		fmt.Fprintf(t, "%s\t%d\t%d\tBM25\t%.3f\t%.3f\t%.3f\t1\t\n", q.Language, q.Functions, q.Questions, q.BM25.Recall1, q.BM25.Recall10, q.BM25.MRR)
-		fmt.Fprintf(t, "\t\t\tBM25 of textbooks\t%.3f\t%.3f\t%.3f\t%.2f\t\n", q.Textbook.Recall1, q.Textbook.Recall10, q.Textbook.MRR, q.Textbook.Recall10/max(q.BM25.Recall10, 1e-9))
-		fmt.Fprintf(t, "\t\t\tvectors\t%.3f\t%.3f\t%.3f\t%.2f\t\n", q.Vectors.Recall1, q.Vectors.Recall10, q.Vectors.MRR, q.Vectors.Recall10/max(q.BM25.Recall10, 1e-9))
-		fmt.Fprintf(t, "\t\t\tboth\t%.3f\t%.3f\t%.3f\t%.2f\t\n", q.Fusion.Recall1, q.Fusion.Recall10, q.Fusion.MRR, q.Fusion.Recall10/max(q.BM25.Recall10, 1e-9))
-	}
-	err := t.Flush()
-	fmt.Fprintln(w)
-	fmt.Fprintln(t, "TREE\tFILES\tCHUNKS\tFULL ms (CPU)\tUNCHANGED ms (CPU)\tFILES CHANGED\tUPDATE ms (CPU)\tBYTES/CHUNK\tQUERY ms\tGREP ms\t")
-	for _, tree := range r.Trees {
-		for i, u := range tree.Updates {
-			if i == 0 {
-				fmt.Fprintf(t, "%d×\t%d\t%d\t%.0f (%.0f)\t%.0f (%.0f)\t%d\t%.0f (%.0f)\t%.0f\t%.1f\t%.1f (%s)\t\n", tree.Times, tree.Files, tree.Chunks,
-					tree.FullMS, tree.FullCPU, tree.UnchangedMS, tree.UnchangedCPU, u.Files, u.MS, u.CPU, tree.BytesPerChunk, tree.QueryMS, tree.GrepMS, tree.Grep)
-				continue
-			}
-			fmt.Fprintf(t, "\t\t\t\t\t%d\t%.0f (%.0f)\t\t\t\t\n", u.Files, u.MS, u.CPU)
-		}
-	}
-	err = errors.Join(err, t.Flush())
-	fmt.Fprintln(w)
-	fmt.Fprintln(t, "CHUNKS\tWARM p50 ms (CPU)\tp99\tCOLD p50 ms (CPU)\tp99\tOF THE NEAREST 10\tBYTES/CHUNK\t")
-	for _, s := range r.Sizes {
-		fmt.Fprintf(t, "%d\t%.1f (%.1f)\t%.1f\t%.1f (%.1f)\t%.1f\t%.3f\t%.0f\t\n", s.Chunks, s.WarmP50, s.WarmCPU, s.WarmP99, s.ColdP50, s.ColdCPU, s.ColdP99, s.Recall10, s.BytesPerChunk)
-	}
-	return errors.Join(err, t.Flush())
 }

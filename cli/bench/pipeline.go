@@ -1,8 +1,8 @@
 package bench
 
 import (
+	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,26 +29,24 @@ under the same load. added_ms_p50 and added_ms_p99 sum up what the stages take m
 With --open another run holds so many rollouts open at a model that does not answer, and measures the memory of the process. The benchmark
 removes everything that it created, and touches no plane.`,
 		Example: "  rondo-bench pipeline\n  rondo-bench pipeline --rollouts 3200 --turns 8 --json\n  rondo-bench pipeline --open 100000",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			show := app.NewProgress(g)
-			s, err := stage.Run(cmd.Context(), stage.Options{Events: 5000, Pairs: 3, Durability: []time.Duration{100 * time.Millisecond}}, func(now string) { show.Show("%s", now) })
-			if err != nil {
-				return fmt.Errorf("measure a stage: %w", err)
-			}
-			r := pipelineResult{StageVsRaw: s.Settings[0].Ratio, StageVsCeiling: s.Settings[0].ToCeiling}
-			if r.Result, err = rollouts.Run(cmd.Context(), o, func(now string) { show.Show("%s", now) }); err != nil {
-				return fmt.Errorf("measure the pipeline: %w", err)
-			}
-			return app.Show(cmd, g, r, func(w io.Writer) error { return printPipeline(w, r) })
-		},
+	}
+	measure := func(ctx context.Context, show *app.Progress) (pipelineResult, error) {
+		s, err := stage.Run(ctx, stage.Options{Events: 5000, Pairs: 3, Durability: []time.Duration{100 * time.Millisecond}}, func(now string) { show.Show("%s", now) })
+		if err != nil {
+			return pipelineResult{}, fmt.Errorf("one stage: %w", err)
+		}
+		r := pipelineResult{StageVsRaw: s.Settings[0].Ratio, StageVsCeiling: s.Settings[0].ToCeiling}
+		if r.Result, err = rollouts.Run(ctx, o, func(now string) { show.Show("%s", now) }); err != nil {
+			return pipelineResult{}, err
+		}
+		return r, nil
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&o.Rollouts, "rollouts", 800, "rollouts that are open at once")
 	flags.IntVar(&o.Turns, "turns", 4, "turns of a rollout")
 	flags.IntVar(&o.Tokens, "tokens", 128, "tokens that are sampled in a turn")
 	flags.IntVar(&o.Open, "open", 0, "also measure the memory of so many open rollouts")
-	return cmd
+	return measuring(g, "the pipeline", cmd, measure)
 }
 
 // pipelineResult is what the pipeline does, beside one stage of it alone (rondo-bench stage).
@@ -56,22 +54,4 @@ type pipelineResult struct {
 	rollouts.Result
 	StageVsRaw     float64 `json:"stage_vs_raw"`     // throughput of the service runtime, by that of workers on nats.go
 	StageVsCeiling float64 `json:"stage_vs_ceiling"` // by that of nats.go without waiting for any answer
-}
-
-func printPipeline(w io.Writer, r pipelineResult) error {
-	fmt.Fprintf(w, "%d rollouts of %d turns, %d sampled tokens a turn; %s, %d CPUs\n\n", r.Rollouts, r.Turns, r.Tokens, r.Go, r.CPUs)
-	fmt.Fprintf(w, "one stage: %.2f of the throughput of workers on nats.go, %.2f of nats.go that waits for nothing\n\n", r.StageVsRaw, r.StageVsCeiling)
-	fmt.Fprintf(w, "all at once: %.0f rollouts/s, %.0f events/s, %.1f ms of processor time for a rollout\n\n", r.RolloutsPerSecond, r.EventsPerSecond, r.CPUPerRollout)
-	t := app.NewTable("AT HALF LOAD", "P50 ms", "P99 ms")
-	row := func(name string, p50, p99 float64) { t.Row(name, fmt.Sprintf("%.2f", p50), fmt.Sprintf("%.2f", p99)) }
-	row("nats.go alone: event to event", r.Raw.P50, r.Raw.P99)
-	for _, s := range r.Stages {
-		row(s.Name, s.P50, s.P99)
-	}
-	row("added by all stages", r.AddedP50, r.AddedP99)
-	if err := t.Print(w); err != nil || r.Open == 0 {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "\n%d rollouts open: %.2f GiB\n", r.Open, r.OpenGiB)
-	return err
 }

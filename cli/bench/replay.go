@@ -2,8 +2,6 @@ package bench
 
 import (
 	"context"
-	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -30,35 +28,15 @@ reports rollouts per second and its peak memory.
 
 The run is in a temporary directory (10,000 rollouts take about 2 GiB). No plane is touched.`,
 		Example: "  rondo-bench replay\n  rondo-bench replay --rollouts 10000 --json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if o.Rondo, err = rondo(); err != nil {
-				return err
-			}
-			show := app.NewProgress(g)
-			r, err := replay.Run(cmd.Context(), o, func(line string) { show.Line("%s", line) })
-			if err != nil {
-				return fmt.Errorf("measure the replay: %w", err)
-			}
-			return app.Show(cmd, g, r, func(w io.Writer) error { return printBenchReplay(w, r) })
-		},
+	}
+	measure := func(ctx context.Context, show *app.Progress) (replay.Result, error) {
+		var err error
+		if o.Rondo, err = rondo(); err != nil {
+			return replay.Result{}, err
+		}
+		return replay.Run(ctx, o, func(line string) { show.Line("%s", line) })
 	}
 	cmd.Flags().IntVar(&o.Rollouts, "rollouts", 2000, "rollouts that are recorded, at most 12000")
 	cmd.Flags().IntVar(&o.Pairs, "pairs", 5, "turns of either side of each ratio")
-	return cmd
-}
-
-func printBenchReplay(w io.Writer, r replay.Result) error {
-	fmt.Fprintf(w, "%d events of %d rollouts, %d MiB of log, %d MiB of archive; %s, %d CPUs; medians of %d pairs of turns\n\n",
-		r.Events, r.Verified, r.Bytes>>20, r.ArchiveBytes>>20, r.Go, r.CPUs, r.Pairs)
-	t := app.NewColumns(w)
-	fmt.Fprintln(t, "READ FROM\tFOLDED, EVENTS/S\tBARE READER\tRATIO\tOF PROCESSOR TIME\t")
-	fmt.Fprintf(t, "stream\t%.0f\t%.0f\t%.2f\t%.2f\t\n", r.Replay, r.Raw, r.ReplayRatio, r.ReplayCPU)
-	fmt.Fprintf(t, "archive\t%.0f\t%.0f\t%.2f\t%.2f\t\n", r.Archive, r.ArchiveRaw, r.ArchiveRatio, r.ArchiveCPU)
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "\n%d facts of %d rollouts verified in %.1f s: %.0f rollouts/s, at most %.0f MiB\n", r.VerifiedFacts, r.Verified, r.VerifySeconds, r.Verify, r.PeakMiB)
-	return err
+	return measuring(g, "the replay", cmd, measure)
 }

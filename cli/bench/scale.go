@@ -1,8 +1,7 @@
 package bench
 
 import (
-	"fmt"
-	"io"
+	"context"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -28,21 +27,16 @@ The results of one machine of two cores are part of the program. Yours are bette
   rondo-bench feed --json >measured/feed.json
   rondo-bench scale --measured measured`,
 		Example: "  rondo-bench scale\n  rondo-bench scale --rollouts 20000 --sandboxes 500 --turns 100\n  rondo-bench scale --json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := scale.Recorded()
-			if dir != "" {
-				m, err = scale.Read(os.DirFS(dir))
-			}
-			if err != nil {
-				return err
-			}
-			p, err := scale.Derive(m, l)
-			if err != nil {
-				return err
-			}
-			return app.Show(cmd, g, p, func(w io.Writer) error { return printScale(w, p) })
-		},
+	}
+	measure := func(_ context.Context, _ *app.Progress) (scale.Plan, error) {
+		m, err := scale.Recorded()
+		if dir != "" {
+			m, err = scale.Read(os.DirFS(dir))
+		}
+		if err != nil {
+			return scale.Plan{}, err
+		}
+		return scale.Derive(m, l)
 	}
 	f := cmd.Flags()
 	f.StringVar(&dir, "measured", "", "directory with pipeline.json, long.json, sandbox.json and feed.json in the place of the program's own")
@@ -60,21 +54,5 @@ The results of one machine of two cores are part of the program. Yours are bette
 	f.Float64Var(&l.Put, "write-price", l.Put, "USD for 1,000 writes to the store")
 	f.Float64Var(&l.Get, "read-price", l.Get, "USD for 1,000 reads")
 	f.Float64Var(&l.Month, "space-price", l.Month, "USD for a GB and month")
-	return cmd
-}
-
-func printScale(w io.Writer, p scale.Plan) error {
-	t := app.NewTable("OF", "FIGURE", "VALUE", "UNIT", "FROM")
-	for _, f := range p.Figures {
-		t.Row(f.Part, f.Name, f.Text(), f.Unit, f.From)
-	}
-	if err := t.Print(w); err != nil {
-		return err
-	}
-	fmt.Fprintln(w)
-	t = app.NewTable("LIMIT", "ROLLOUTS A DAY", "THEN")
-	for _, l := range p.Limits {
-		t.Row(l.What, scale.Rounded(l.Rollouts), l.Then)
-	}
-	return t.Print(w)
+	return measuring(g, "the scale", cmd, measure)
 }

@@ -1,8 +1,7 @@
 package bench
 
 import (
-	"fmt"
-	"io"
+	"context"
 
 	"github.com/spf13/cobra"
 
@@ -30,26 +29,20 @@ The workloads are agents (coding agents), tests (the same with slow tools), long
 each, all alike, so that every schedule keeps the server busy). The server computes a prompt before the first token, but for what it has kept of the
 conversation. It forgets that when its memory is full and when it takes up new weights.
 
-Turns reach the server by the generator's own rules in every schedule. BUSY is the part of the ideal's tokens that were sampled, and TRAINED the part that
-was trained on. A group that is too old is sampled in vain. CACHED is the part of the prompts that the server had kept.
+Turns reach the server by the generator's own rules in every schedule. busy is the part of the ideal's tokens that were sampled, and trained the part that
+was trained on. A group that is too old is sampled in vain. cached is the part of the prompts that the server had kept.
 
-A second table shows how runs share the slots of one service: the parts of the slots' time that runs had which always have calls.
+sharing shows how runs share the slots of one service: the parts of the slots' time that runs had which always have calls.
 
 The same seed gives the same figures. No plane is touched, and no accelerator is needed.`,
 		Example: `  rondo-bench utilisation
   rondo-bench utilisation --staleness 1 --in-flight 0     # beside a new run file's
   rondo-bench utilisation --workload equal --train 0      # a check: without tails all of them are near 1
-  rondo-bench utilisation --tool-slots 10 --tool-order groups
+  rondo-bench utilisation --tool-slots 10
   rondo-bench utilisation --seed 7 --steps 100 --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			show := app.NewProgress(g)
-			r, err := utilisation.Run(o, func(line string) { show.Line("%s", line) })
-			if err != nil {
-				return fmt.Errorf("simulate: %w", err)
-			}
-			return app.Show(cmd, g, r, func(w io.Writer) error { return printUtilisation(w, r) })
-		},
+	}
+	measure := func(_ context.Context, show *app.Progress) (utilisation.Result, error) {
+		return utilisation.Run(o, func(line string) { show.Line("%s", line) })
 	}
 	f := cmd.Flags()
 	f.Int64Var(&o.Seed, "seed", o.Seed, "of the rollouts' lengths and of the run")
@@ -58,34 +51,10 @@ The same seed gives the same figures. No plane is touched, and no accelerator is
 	f.IntVar(&o.Groups, "groups", o.Groups, "groups of a batch")
 	f.IntVar(&o.GroupSize, "group-size", o.GroupSize, "rollouts of a group")
 	f.Int64Var(&o.Staleness, "staleness", o.Staleness, "staleness.max of Rondo's run")
-	f.StringVar(&o.Policy, "policy", o.Policy, "staleness.policy of Rondo's run: drop, wait or keep")
 	f.Var(&o.InFlight, "in-flight", "in_flight of Rondo's run: rollouts under way at once; 0 leaves that to the staleness, auto follows the server's load")
 	f.IntVar(&o.Generators, "generators", o.Generators, "generators that ask the server")
 	f.BoolVar(&o.Restart, "restart", o.Restart, "the server restarts once while it is measured, and is cold then")
 	f.IntVar(&o.ToolSlots, "tool-slots", o.ToolSlots, "slots of all tool runners together; 0: there are always enough")
-	f.StringVar(&o.ToolOrder, "tool-order", o.ToolOrder, "which turn gets a free slot: turns, the one that waits longest, or groups, one of the group with the fewest rollouts left")
 	f.Float64Var(&o.Train, "train", o.Train, "time of a training step, as a part of the time in which an always busy server samples a batch")
-	return cmd
-}
-
-func printUtilisation(w io.Writer, r utilisation.Result) error {
-	fmt.Fprintf(w, "%d steps of %d groups of %d rollouts; a server of %d tokens/s from %d sequences on; seed %d\n\n", r.Steps, r.Groups, r.GroupSize, r.Peak, r.Knee, r.Seed)
-	t := app.NewTable("WORKLOAD", "SCHEDULE", "BUSY", "TRAINED", "ROLLOUTS/H", "STEP, S", "STALENESS, MEAN", "MOST", "DROPPED AS STALE",
-		"FIRST TOKEN P50, S", "P99", "CACHED", "TOOL WAIT P50, S", "P99", "GROUP, S", "P99")
-	for _, s := range r.Schedules {
-		t.Row(s.Workload, s.Name, fmt.Sprintf("%.3f", s.Busy), fmt.Sprintf("%.3f", s.Trained), fmt.Sprintf("%.0f", s.RolloutsPerHour),
-			fmt.Sprintf("%.0f", s.StepSeconds), fmt.Sprintf("%.2f", s.MeanStaleness), len(s.Staleness)-1, s.Dropped,
-			fmt.Sprintf("%.2f", s.FirstTokenP50), fmt.Sprintf("%.1f", s.FirstTokenP99), fmt.Sprintf("%.3f", s.Cached),
-			fmt.Sprintf("%.1f", s.ToolWaitP50), fmt.Sprintf("%.1f", s.ToolWaitP99), fmt.Sprintf("%.0f", s.GroupMean), fmt.Sprintf("%.0f", s.GroupP99))
-	}
-	if err := t.Print(w); err != nil {
-		return err
-	}
-	fmt.Fprintf(w, "\nRuns that share %d slots:\n\n", r.Sharing[0].Slots)
-	t = app.NewTable("RUNS", "LEAST", "MOST", "EQUAL PART", "HANGING")
-	for _, s := range r.Sharing {
-		t.Row(fmt.Sprintf("%d busy, %d idle, %d hanging", s.Busy, s.Idle, s.Hanging), fmt.Sprintf("%.4f", s.Least), fmt.Sprintf("%.4f", s.Most),
-			fmt.Sprintf("%.4f", 1/float64(s.Busy)), fmt.Sprintf("%.4f", s.Hung))
-	}
-	return t.Print(w)
+	return measuring(g, "utilisation", cmd, measure)
 }

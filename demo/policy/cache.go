@@ -12,8 +12,7 @@ import (
 // files again and again. Both caches hold pure functions of their keys, so they change nothing but the time.
 var (
 	derivedFacts     = newCache[*fileFacts](1024)
-	derivedMutations = newCache[[]mutation](4096)
-	derivedPromises  = newCache[float64](16384)
+	derivedMutations = newCache[lineChanges](16384)
 )
 
 func newCache[V any](size int) *lru.Cache[uint64, V] {
@@ -36,52 +35,30 @@ func (f *file) contentKey() uint64 {
 	return f.key
 }
 
-// surroundings digests what else the mutations of a line depend on: constants that the conversation showed, and the other files.
-func (s *state) surroundings() uint64 {
-	h := hashSeed
-	for _, n := range s.digit {
-		h = hashString(h, n)
-	}
-	for _, q := range s.quote {
-		h = hashString(h, q)
-	}
-	s.eachFile(func(f *file) {
-		if f.read && !s.excluded(f) {
-			h = hashInt(h^f.contentKey(), 0)
-		}
-	})
-	return h
+// lineChanges are the mutations of a line, and how much likely ones there are, as the log of a sum of odds.
+type lineChanges struct {
+	list    []mutation
+	promise float64
 }
 
-// mutations lists what can be changed at a line of a file.
-func (s *state) mutations(f *file, line int) []mutation {
-	key := hashInt(mix(f.contentKey())^s.surroundings(), line)
+// changes lists what can be changed at a line.
+func (f *file) changes(line int) lineChanges {
+	key := hashInt(mix(f.contentKey()), line)
 	if known, ok := derivedMutations.Get(key); ok {
 		return known
 	}
-	list := s.compilable(f, s.mutate(f, line))
-	derivedMutations.Add(key, list)
-	return list
-}
-
-// promise is how much likely changes there are at a line, as the log of a sum of odds. Those that do not compile count too: to
-// leave them out costs more than it tells.
-func (s *state) promise(f *file, line int, surroundings uint64) float64 {
-	key := hashInt(mix(f.contentKey())^surroundings, line)
-	if known, ok := derivedPromises.Get(key); ok {
-		return known
-	}
-	sum := 0.0
+	c := lineChanges{list: mutate(f, line)}
 	variants := map[string]float64{}
-	for _, m := range s.mutate(f, line) {
+	for _, m := range c.list {
 		variants[m.op]++
 	}
+	sum := 0.0
 	for _, op := range slices.Sorted(maps.Keys(variants)) {
 		sum += variants[op] * math.Exp(operatorOffset(op, variants[op]))
 	}
-	promise := math.Log(max(sum, math.SmallestNonzeroFloat64))
-	derivedPromises.Add(key, promise)
-	return promise
+	c.promise = math.Log(max(sum, math.SmallestNonzeroFloat64))
+	derivedMutations.Add(key, c)
+	return c
 }
 
 func (f *file) derive() *fileFacts {

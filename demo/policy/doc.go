@@ -12,9 +12,9 @@
 // # What it has to learn
 //
 // All weights begin at zero. The fixed part of the logits is a weak prior: it prefers to read files before it
-// changes them, takes files named like tests for tests, and stops when the tests pass. It prefers changes of operators, numbers and names
-// to new statements, and lines whose change altered the failing output. A program of ten
-// lines has some hundred changes and a rollout tries about ten, so an untrained policy repairs perhaps one program in six.
+// changes them, takes files named like tests for tests, and stops when the tests pass. It prefers changes of operators and numbers
+// to those of names, and lines whose change altered the failing output. A rollout tries a part of a program's changes, so an
+// untrained policy repairs some of the programs only. The operators reach what is wrong in the packs; see mutate.go.
 // Learned are memories (this line, this change, this command) and traits (lines that the failing test mentions, lines whose
 // change moved its output, kinds of operator), see features.go.
 //

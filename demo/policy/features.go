@@ -201,16 +201,9 @@ func telling(a, b outcome) outcome {
 func (s *state) changeFeatures(f *file, line int, m mutation) []feature {
 	facts := f.derive()
 	plain := facts.plain[line]
-	result := m.op
-	if len(m.change.with) > 0 {
-		result += m.change.with[0]
-	}
-	known := 0
-	if m.op != "line" {
-		known = novelty(facts, f.lines[line], m.change.with[0], f.language())
-	}
+	known := novelty(facts, f.lines[line], m.change.with[0], f.language())
 	return []feature{
-		hashed("change", plain+"\x00"+result, memory),
+		hashed("change", plain+"\x00"+m.op+m.change.with[0], memory),
 		hashed("operator", m.op, trait),
 		hashed("operator shape", m.op+lineShape(plain), trait),
 		hashed("detail", m.op+m.detail, trait),

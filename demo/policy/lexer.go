@@ -1,9 +1,6 @@
 package policy
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // lexeme is one token of a source line. The lexer knows no language: it cuts a line so that operators, numbers, names, shell
 // variables and flags can be exchanged.
@@ -83,29 +80,6 @@ func substitute(line string, l lexeme, text string) string {
 	return line[:l.start] + text + line[l.start+len(l.text):]
 }
 
-// quoted finds the string constants of a line: the spans between equal quotes, without them.
-func quoted(line string) (spans [][2]int) {
-	for i := 0; i < len(line); i++ {
-		c := line[i]
-		if c != '"' && c != '\'' && c != '`' {
-			continue
-		}
-		end := i + 1
-		for end < len(line) && line[end] != c {
-			if line[end] == '\\' && c != '\'' {
-				end++
-			}
-			end++
-		}
-		if end >= len(line) {
-			return spans
-		}
-		spans = append(spans, [2]int{i + 1, end})
-		i = end
-	}
-	return spans
-}
-
 // facts of a file that the operators and features use.
 type fileFacts struct {
 	lexed    [][]lexeme
@@ -138,35 +112,6 @@ func deriveFacts(f *file) *fileFacts {
 		eachBigram(lexed, func(h uint64) { facts.bigrams[h]++ })
 	}
 	return facts
-}
-
-// uses tells whether a lexeme occurs anywhere in the file.
-func (facts *fileFacts) uses(text string) bool {
-	for _, lexed := range facts.lexed {
-		for i := range lexed {
-			if lexed[i].text == text {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// numbers lists the numbers of the file, nearest to a line first.
-func (facts *fileFacts) numbers(line int) (found []string) {
-	for distance := 1; distance < 16 && len(found) < 8; distance++ {
-		for _, near := range []int{line - distance, line + distance} {
-			if near < 0 || near >= len(facts.lexed) || isComment(facts.plain[near]) {
-				continue
-			}
-			for _, l := range facts.lexed[near] {
-				if l.class == numeral && len(l.text) < 6 && !slices.Contains(found, l.text) {
-					found = append(found, l.text)
-				}
-			}
-		}
-	}
-	return found
 }
 
 func eachBigram(lexed []lexeme, visit func(uint64)) {

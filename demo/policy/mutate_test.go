@@ -1,6 +1,10 @@
 package policy
 
 import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,66 +28,24 @@ func TestOperatorsReach(t *testing.T) {
 	const goAround = "package p\n\nimport \"strings\"\n\nvar limit, width int\nvar ok, found bool\nvar list []int\nvar err error\n\nfunc low(a, b int) int { return a }\nfunc f(text string, a, b int) (int, error) {\n\tx := 1\n\tfor i := 0; i < 3; i++ {\n@\n\t}\n\treturn x, nil\n}\n"
 	for _, c := range []struct{ name, line, want string }{
 		{"a.sh", `if [ "$total" -ge 3 ]; then`, `if [ "$total" -gt 3 ]; then`},
-		{"a.sh", `[ -z "$total" ] && return`, `[ -n "$total" ] && return`},
-		{"a.sh", `[ -f "$total" ] && return`, `[ -d "$total" ] && return`},
 		{"a.sh", `[ "$total" = x ]`, `[ "$total" != x ]`},
 		{"a.sh", `[ a = b ] && [ b = c ]`, `[ a = b ] || [ b = c ]`},
-		{"a.sh", `[ a = b ]`, `[ ! a = b ]`},
 		{"a.sh", `x=$((total - 1))`, `x=$((total + 1))`},
-		{"a.sh", `x=$((total - 1))`, `x=$((total))`},
 		{"a.sh", `x=$((total))`, `x=$((total + 1))`},
-		{"a.sh", `x=$((total - size))`, `x=$((size - total))`},
-		{"a.sh", `x=$((total + size * 2))`, `x=$(((total + size) * 2))`},
 		{"a.sh", `tail -n +3 x`, `tail -n +2 x`},
 		{"a.sh", `head -n 8 x`, `head -n 7 x`},
-		{"a.sh", `head -n 8 x`, `tail -n 8 x`},
 		{"a.sh", `use "$total"`, `use "$size"`},
 		{"a.sh", `use "$1"`, `use "$2"`},
 		{"a.sh", `use $@`, `use "$@"`},
-		{"a.sh", `use "$*"`, `use "$@"`},
-		{"a.sh", `use '$total'`, `use "$total"`},
-		{"a.sh", `count "$1"`, `other "$1"`},
-		{"a.sh", `sort -r x`, `sort -n x`},
-		{"a.sh", `sort -r x`, `sort -nr x`},
-		{"a.sh", `sort -nr x`, `sort -n x`},
-		{"a.sh", `sort x`, `sort -n x`},
-		{"a.sh", `grep x y`, `grep -v x y`},
-		{"a.sh", `read line`, `read -r line`},
-		{"a.sh", `echo x > out`, `echo x >> out`},
 		{"a.sh", `echo "${x#*.}"`, `echo "${x##*.}"`},
 		{"a.sh", `echo "${x%.*}"`, `echo "${x%%.*}"`},
-		{"a.sh", `echo "${x:-1}"`, `echo "${x:+1}"`},
-		{"a.sh", `tr 'A-Z' 'a-z'`, `tr 'a-z' 'A-Z'`},
-		{"a.sh", `cp one two`, `cp two one`},
-		{"a.sh", `sed 's/a/b/'`, `sed 's/a/b/g'`},
-		{"a.sh", `sed 's/a/b/g'`, `sed 's/^a/b/g'`},
-		{"a.sh", `grep '^x'`, `grep '^x$'`},
-		{"a.sh", `grep '[a-z]'`, `grep '[a-z0-9]'`},
-		{"a.sh", `grep '[0-9]*'`, `grep '[^0-9]*'`},
-		{"a.sh", `grep 'a.b'`, `grep 'a\.b'`},
-		{"a.sh", `cut -d ',' -f 1`, `cut -d ':' -f 1`},
 		{"a.sh", `awk '{ print $2 }'`, `awk '{ print $3 }'`},
-		{"a.sh", `printf '%s'`, `printf '%s\n'`},
-		{"a.sh", `sort x | uniq | wc -l`, `sort x | wc -l`},
-		{"a.sh", `echo "four"`, `echo "three"`},
-		{"a.sh", `while [ a ]; do`, `until [ a ]; do`},
-		{"a.sh", `[ a ] || continue`, `[ a ] || break`},
 		{"a.go", "\t\tif i <= limit {\n\t\t\tbreak\n\t\t}", "\t\tif i < limit {\n\t\t\tbreak\n\t\t}"},
-		{"a.go", "\t\tif ok {\n\t\t\tbreak\n\t\t}", "\t\tif !ok {\n\t\t\tbreak\n\t\t}"},
 		{"a.go", "\t\tif ok && found {\n\t\t\tbreak\n\t\t}", "\t\tif ok || found {\n\t\t\tbreak\n\t\t}"},
-		{"a.go", "\t\tif err == nil {\n\t\t\tbreak\n\t\t}", "\t\tif err != nil {\n\t\t\tbreak\n\t\t}"},
 		{"a.go", "\t\tx = list[a]", "\t\tx = list[a - 1]"},
-		{"a.go", "\t\tx = low(a, b)", "\t\tx = low(b, a)"},
-		{"a.go", "\t\tx = a - b", "\t\tx = b - a"},
-		{"a.go", "\t\tx = limit", "\t\tx = width"},
 		{"a.go", "\t\tx += a", "\t\tx -= a"},
 		{"a.go", "\t\tx += a", "\t\tx = a"},
-		{"a.go", "\t\tx = len(list)", "\t\tx = len(list) - 1"},
 		{"a.go", "\t\tlist = list[1:]", "\t\tlist = list[0:]"},
-		{"a.go", "\t\ttext = strings.TrimLeft(text, \" \")", "\t\ttext = strings.TrimRight(text, \" \")"},
-		{"a.go", "\t\tx = strings.Index(text, \",\")", "\t\tx = strings.LastIndex(text, \",\")"},
-		{"a.go", "\t\ttext += \",\"", "\t\ttext += \";\""},
-		{"a.go", "\t\treturn a, err", "\t\treturn a, nil"},
 	} {
 		around := shellAround + "@\n"
 		if strings.HasSuffix(c.name, ".go") {
@@ -104,48 +66,103 @@ func results(s *state, name string) (texts []string) {
 		if !mutable {
 			continue
 		}
-		for _, m := range s.mutations(f, line) {
+		for _, m := range f.changes(line).list {
 			texts = append(texts, strings.Join(m.change.apply(f.lines), "\n"))
 		}
 	}
 	return texts
 }
 
-func TestLinesAreMovedAndDeleted(t *testing.T) {
-	s := stateWith(map[string]string{"a.sh": "a=1\nb=2\nfor x in 1; do\n  c=3\ndone"}, "FAIL")
-	got := results(s, "a.sh")
-	for _, want := range []string{
-		"b=2\nfor x in 1; do\n  c=3\ndone",
-		"b=2\na=1\nfor x in 1; do\n  c=3\ndone",
-		"a=1\nb=2\nfor x in 1; do\ndone\n  c=3",
-		"a=1\nb=2\n  c=3\nfor x in 1; do\ndone",
-	} {
-		if !slices.Contains(got, want) {
-			t.Errorf("nothing makes\n%s", want)
+// TestPacksCanBeRepaired: one change after the other, as many as lines differ, turns each program of the packs into its solution. The two
+// programs in Python need more than an exchange.
+func TestPacksCanBeRepaired(t *testing.T) {
+	for _, pack := range []string{"small", "sample", "large"} {
+		tasks, err := filepath.Glob(filepath.Join("..", "packs", pack, "*"))
+		if err != nil || len(tasks) == 0 {
+			t.Fatalf("%d tasks: %v", len(tasks), err)
+		}
+		for _, task := range tasks {
+			if strings.HasPrefix(filepath.Base(task), "python-") {
+				continue
+			}
+			repositories, err := filepath.Glob(filepath.Join(task, "environment", "*repo"))
+			if err != nil || len(repositories) != 1 {
+				t.Fatalf("%s: %d repositories: %v", task, len(repositories), err)
+			}
+			solution, err := os.ReadFile(filepath.Join(task, "solution", "solve.sh"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(repositories[0])); err != nil {
+				t.Fatal(err)
+			}
+			solve := exec.Command("sh", "-c", string(solution))
+			solve.Dir = dir
+			if out, err := solve.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v: %s", task, err, out)
+			}
+			solved, changed := texts(t, dir), 0
+			for name, before := range texts(t, repositories[0]) {
+				after := solved[name]
+				if after == before {
+					continue
+				}
+				changed++
+				if !repairable(name, splitLines(before), splitLines(after)) {
+					t.Errorf("%s: no changes make the solution of %s", task, name)
+				}
+			}
+			if changed != 1 {
+				t.Errorf("%s: the solution changes %d files", task, changed)
+			}
 		}
 	}
 }
 
-// TestGoChangesCompile: what cannot compile is not proposed.
-func TestGoChangesCompile(t *testing.T) {
-	s := stateWith(map[string]string{
-		"a.go": "package p\n\nfunc sum(list []int) int {\n\ttotal := 0\n\tfor _, n := range list {\n\t\ttotal -= n\n\t}\n\treturn total\n}",
-		"b.go": "package p\n\nvar _ = sum(nil)",
-	}, "FAIL")
-	got := results(s, "a.go")
-	if len(got) == 0 {
-		t.Fatal("no changes")
+// texts are the files of a folder.
+func texts(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		found[name] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, text := range got {
-		for _, wrong := range []string{"total -= list", "return list", "range n", "total = 0\n", "-= total\n\t}\n\treturn n"} {
-			if strings.Contains(text, wrong) {
-				t.Errorf("proposed:\n%s", text)
-			}
+	return found
+}
+
+// repairable tells whether changes lead from one text of a file to the other: at most two in each line that differs.
+func repairable(name string, before, after []string) bool {
+	if len(before) != len(after) {
+		return false
+	}
+	for line := range before {
+		if before[line] != after[line] && !reaches(name, before, line, after[line], 2) {
+			return false
 		}
 	}
-	if !slices.ContainsFunc(got, func(text string) bool { return strings.Contains(text, "total += n") }) {
-		t.Error("the repair is missing")
+	return true
+}
+
+// reaches tells whether so many changes make a line what it is to be.
+func reaches(name string, lines []string, line int, want string, most int) bool {
+	f := stateWith(map[string]string{name: strings.Join(lines, "\n")}, "FAIL").files[name]
+	if !f.derive().mutable[line] || most == 0 {
+		return false
 	}
+	for _, m := range f.changes(line).list {
+		if m.change.with[0] == want || reaches(name, m.change.apply(lines), line, want, most-1) {
+			return true
+		}
+	}
+	return false
 }
 
 // FuzzMutations: any text can be worked on; every change differs from the file, and its edit can be found and undone.
@@ -167,7 +184,7 @@ func FuzzMutations(f *testing.F) {
 			if !file.derive().mutable[line] {
 				continue
 			}
-			for _, m := range s.mutations(file, line) {
+			for _, m := range file.changes(line).list {
 				after := m.change.apply(file.lines)
 				if slices.Equal(after, file.lines) {
 					t.Fatalf("%s %s changes nothing", m.op, m.detail)

@@ -13,7 +13,6 @@ const placeShare = 0.5
 // tests and the instruction.
 func (s *state) places() []candidate {
 	spots := s.spots()
-	surroundings := s.surroundings()
 	out := make([]candidate, 0, len(spots))
 	for _, at := range spots {
 		if s.exhausted(at.file, at.line) {
@@ -21,7 +20,7 @@ func (s *state) places() []candidate {
 		}
 		out = append(out, candidate{
 			text:     fmt.Sprintf("At %s:%d", at.file.path, at.line+1),
-			offset:   placeShare*s.promise(at.file, at.line, surroundings) + s.suspicion(at.file, at.line) + s.lead(at.file),
+			offset:   placeShare*at.file.changes(at.line).promise + s.suspicion(at.file, at.line) + s.lead(at.file),
 			features: s.placeFeatures(at.file, at.line),
 			index:    at.order<<16 | at.line,
 		})
@@ -89,7 +88,7 @@ func (s *state) exhausted(f *file, line int) bool {
 	if s.triesAt(f, line) == 0 {
 		return false
 	}
-	for _, m := range s.mutations(f, line) {
+	for _, m := range f.changes(line).list {
 		if !s.wasTried(f, m) {
 			return false
 		}
@@ -116,7 +115,7 @@ func (s *state) wasTried(f *file, m mutation) bool {
 
 // changes lists what can be done at a line. The prior damps operators with many variants by the root of their number.
 func (s *state) changes(f *file, line int) ([]mutation, []candidate) {
-	mutations := s.mutations(f, line)
+	mutations := f.changes(line).list
 	variants := map[string]float64{}
 	for _, m := range mutations {
 		variants[m.op]++
@@ -144,5 +143,5 @@ func operatorOffset(op string, variants float64) float64 {
 // likelihood is the fixed part of an operator's logit: how often small faults are of its kind. Studies of one-line fixes (Karampatsis
 // and Sutton 2020, ManySStuBs4J; Just et al. 2014, Defects4J) find wrong operators, numbers and names far ahead of missing statements.
 var likelihood = map[string]float64{
-	"compare": 2, "logical": 1.5, "arithmetic": 1, "negate": 1, "number": 1, "quote": 1.5, "position": 1.5, "filetest": 1, "opposite": 1, "name": 0.5,
+	"compare": 2, "logical": 1.5, "arithmetic": 1, "number": 1, "quote": 1.5, "position": 1.5, "name": 0.5,
 }

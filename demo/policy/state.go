@@ -17,8 +17,6 @@ type state struct {
 	words map[string]bool // of the instruction
 	told  []string        // commands that the instruction names
 	need  string          // what the instruction asks for, as a question to a search by meaning
-	digit []string        // numbers of the instruction and of failing output
-	quote []string        // short texts that the instruction quotes
 
 	dirs    []string // known, in order of discovery
 	listed  map[string]bool
@@ -102,8 +100,6 @@ func (s *state) observe(m *Message) {
 			s.need = needOf(m.Content)
 		}
 		s.told = append(s.told, toldCommands(m.Content)...)
-		s.digit = appendNumbers(s.digit, m.Content)
-		s.quote = appendQuoted(s.quote, m.Content)
 	case "assistant":
 		s.turn++
 		for i := range m.ToolCalls {
@@ -301,8 +297,6 @@ func (s *state) observeRun(text, result string) {
 	s.reference[text] = &r
 	if r.exit != 0 {
 		addWords(s.failWords, failing)
-		s.digit = appendNumbers(s.digit, failing)
-		s.quote = appendQuoted(s.quote, failing)
 	}
 }
 

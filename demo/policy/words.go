@@ -1,10 +1,6 @@
 package policy
 
-import (
-	"regexp"
-	"slices"
-	"strings"
-)
+import "strings"
 
 // addWords collects the words of a text: runs of letters, at least three, in lower case; camelCase and snake_case are taken apart.
 func addWords(words map[string]bool, text string) {
@@ -34,33 +30,4 @@ func eachWord(text string, visit func(string)) {
 		}
 	}
 	flush(len(text))
-}
-
-var number = regexp.MustCompile(`\b\d{1,6}\b`)
-
-func appendNumbers(numbers []string, text string) []string {
-	for _, n := range number.FindAllString(text, 40) {
-		if len(numbers) < 24 && !slices.Contains(numbers, n) {
-			numbers = append(numbers, n)
-		}
-	}
-	return numbers
-}
-
-const maxQuotes = 12
-
-// appendQuoted collects the short texts that stand in quotes.
-func appendQuoted(quotes []string, text string) []string {
-	for line := range strings.SplitSeq(text, "\n") {
-		if len(line) > 4*maxLine {
-			continue
-		}
-		for _, span := range quoted(line) {
-			body := line[span[0]:span[1]]
-			if len(quotes) < maxQuotes && body != "" && len(body) <= 24 && !strings.ContainsAny(body, "$`'\"") && !slices.Contains(quotes, body) {
-				quotes = append(quotes, body)
-			}
-		}
-	}
-	return quotes
 }
