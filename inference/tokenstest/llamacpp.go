@@ -155,7 +155,7 @@ func (s *Server) completion(in llamaRequest) map[string]any {
 	}
 	kept := []any{}
 	for i := range list {
-		if !s.within(ids[:i+1]) {
+		if !s.splits(ids[:i+1]) {
 			kept = append(kept, list[i])
 		}
 	}
@@ -165,14 +165,14 @@ func (s *Server) completion(in llamaRequest) map[string]any {
 	return answer
 }
 
-// within reports whether tokens end within a character.
-func (s *Server) within(ids []int32) bool { return !utf8.ValidString(s.Tokenizer.Decode(ids)) }
+// splits reports whether tokens end within a character.
+func (s *Server) splits(ids []int32) bool { return !utf8.ValidString(s.Tokenizer.Decode(ids)) }
 
 // tokenEvents have a token each, with its text, and its log-probability. There is none for a token that ends within a character: its text comes with the next one. The last event has no token.
 func (s *Server) tokenEvents(answer map[string]any, ids []int32, list []any) (events []event) {
 	said := ""
 	for i := range ids {
-		if s.within(ids[:i+1]) {
+		if s.splits(ids[:i+1]) {
 			continue
 		}
 		text := s.plain(ids[:i+1])

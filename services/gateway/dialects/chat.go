@@ -214,8 +214,8 @@ func ContentText(raw json.RawMessage, passed ...string) (string, error) {
 		Text    string `json:"text"`
 		Refusal string `json:"refusal"`
 	}
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return "", errors.New("content: want text, null or a list of parts")
+	if err := fields.Decode(raw, &list); err != nil {
+		return "", fmt.Errorf("content: want text, null or a list of parts: %w", err)
 	}
 	var b strings.Builder
 	for i, p := range list {

@@ -3,7 +3,6 @@ package dialects
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,7 +70,7 @@ func readMessages(body []byte, least int) (*Request, error) {
 		return nil, err
 	}
 	var m messagesAsk
-	if err := json.Unmarshal(body, &m); err != nil {
+	if err := fields.Decode(body, &m); err != nil {
 		return nil, fmt.Errorf("read the request: %w", err)
 	}
 	switch {
@@ -143,8 +142,8 @@ func messagesBlocks(raw json.RawMessage) ([]messagesBlock, error) {
 		return []messagesBlock{{Type: "text", Text: text}}, nil
 	}
 	var blocks []messagesBlock
-	if err := json.Unmarshal(raw, &blocks); err != nil {
-		return nil, errors.New("content: want text or a list of blocks")
+	if err := fields.Decode(raw, &blocks); err != nil {
+		return nil, fmt.Errorf("content: want text or a list of blocks: %w", err)
 	}
 	return blocks, nil
 }
@@ -222,9 +221,12 @@ func (g *gallery) takeBlock(w *words, b messagesBlock) error {
 // result is what a tool has answered: text, or blocks of text and images.
 func (g *gallery) result(raw json.RawMessage) (content, error) {
 	var blocks []messagesBlock
-	if len(raw) == 0 || raw[0] != '[' || json.Unmarshal(raw, &blocks) != nil {
+	if len(raw) == 0 || raw[0] != '[' {
 		text, err := ContentText(raw)
 		return content{text: text}, err
+	}
+	if err := fields.Decode(raw, &blocks); err != nil {
+		return content{}, fmt.Errorf("content: want text or a list of blocks: %w", err)
 	}
 	var w words
 	for i, b := range blocks {

@@ -59,7 +59,7 @@ func (Responses) Read(body []byte) (*Request, error) {
 		return nil, err
 	}
 	var r responsesAsk
-	if err := json.Unmarshal(body, &r); err != nil {
+	if err := fields.Decode(body, &r); err != nil {
 		return nil, fmt.Errorf("read the request: %w", err)
 	}
 	switch {
@@ -143,8 +143,8 @@ func responseFormat(raw json.RawMessage) (any, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
 	}
-	if err := json.Unmarshal(raw, &format); err != nil {
-		return nil, errors.New("want an object")
+	if err := fields.Decode(raw, &format); err != nil {
+		return nil, fmt.Errorf("want an object: %w", err)
 	}
 	if format.Name == "" {
 		format.Name = "answer" // which Anthropic's clients do not give
@@ -167,8 +167,8 @@ func responsesItems(raw json.RawMessage) ([]responsesItem, error) {
 		return []responsesItem{{Role: "user", Content: content}}, err
 	}
 	var items []responsesItem
-	if err := json.Unmarshal(raw, &items); err != nil {
-		return nil, errors.New("input: want text or a list of items")
+	if err := fields.Decode(raw, &items); err != nil {
+		return nil, fmt.Errorf("input: want text or a list of items: %w", err)
 	}
 	return items, nil
 }
@@ -250,7 +250,10 @@ func (i responsesItem) call() (inference.Function, error) {
 		return inference.Function{Name: name.function(), Arguments: inference.Arguments(arguments)}, err
 	case "local_shell_call":
 		var action shellAction
-		if err := json.Unmarshal(i.Action, &action); err != nil || action.Type != "exec" {
+		if err := fields.Decode(i.Action, &action); err != nil {
+			return inference.Function{}, fmt.Errorf("action: %w", err)
+		}
+		if action.Type != "exec" {
 			return inference.Function{}, errors.New("action: want an object of type exec with a command")
 		}
 		action.Type = ""

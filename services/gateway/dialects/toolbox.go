@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/services/gateway/fields"
 )
 
 // responsesTool is a tool as a request of responses describes it.
@@ -150,13 +151,18 @@ func (t toolName) String() string {
 // choice is the chat's for a choice of tools.
 func (b toolbox) choice(raw json.RawMessage) (any, error) {
 	var word string
-	var one struct{ Type, Name, Namespace string }
+	var one struct {
+		Type      string `json:"type"`
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	}
+	err := fields.Decode(raw, &one)
 	if json.Unmarshal(raw, &word) == nil {
 		switch word {
 		case "auto", "none", "required":
 			return word, nil
 		}
-	} else if json.Unmarshal(raw, &one) == nil {
+	} else if err == nil {
 		name := toolName{one.Type, one.Namespace, one.Name}
 		switch one.Type {
 		case localShellTool, toolSearchTool:
@@ -169,6 +175,8 @@ func (b toolbox) choice(raw json.RawMessage) (any, error) {
 			return map[string]any{"type": functionTool, "function": map[string]string{"name": name.function()}}, nil
 		}
 		word = one.Type
+	} else {
+		return nil, fmt.Errorf("tool_choice: %w", err)
 	}
 	return nil, fmt.Errorf("tool_choice: %.40q, want auto, none, required, or a tool of type function, custom, local_shell or tool_search", word)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -153,6 +154,59 @@ func Exact(object json.RawMessage, read ...string) error {
 	for _, key := range slices.Sorted(maps.Keys(has)) {
 		if other := spelledLike(key, read); other != "" {
 			return misspelled(key, other)
+		}
+	}
+	return nil
+}
+
+// Decode reads a part of a request whose objects may have other keys than those that are read. One that only its case tells from one of these is refused, as by Exact.
+func Decode(raw json.RawMessage, into any) error {
+	if err := exactly(raw, reflect.TypeOf(into).Elem(), mostNested); err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, into)
+}
+
+// mostNested is how deep what is read is nested at most, of objects and lists. No dialect has as much, and each of them is looked through once more.
+const mostNested = 16
+
+// exactly looks at the keys of what is read into a type. What is no object or no list is for the decoder to refuse.
+func exactly(raw json.RawMessage, t reflect.Type, left int) error {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case len(raw) == 0 || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
+		return nil
+	case left == 0:
+		return fmt.Errorf("want at most %d objects and lists within each other", mostNested)
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+		var list []json.RawMessage
+		if json.Unmarshal(raw, &list) != nil {
+			return nil
+		}
+		for i, one := range list {
+			if err := exactly(one, t.Elem(), left-1); err != nil {
+				return fmt.Errorf("[%d]: %w", i, err)
+			}
+		}
+	case t.Kind() == reflect.Struct:
+		var has map[string]json.RawMessage
+		if json.Unmarshal(raw, &has) != nil {
+			return nil
+		}
+		var read []string
+		for f := range t.Fields() {
+			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			read = append(read, key)
+			if err := exactly(has[key], f.Type, left-1); err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(has)) {
+			if other := spelledLike(key, read); other != "" {
+				return misspelled(key, other)
+			}
 		}
 	}
 	return nil
