@@ -24,8 +24,8 @@ import (
 // silence is since when something gives no answer, zero where it has answered.
 type silence struct{ since time.Time }
 
-// tells reports whether the answer to a question says anything of who was asked. A process that got no processor meanwhile may itself be the one that is late: to it, silence
-// tells nothing until it lasts.
+// tells reports whether the answer to a question says anything of who was asked. A process that got no
+// processor meanwhile may itself be the one that is late: to it, silence tells nothing until it lasts.
 func (s *silence) tells(err error, began time.Time, lostTime bool) bool {
 	if err == nil || !silent(err) {
 		s.since = time.Time{}
@@ -177,7 +177,8 @@ func (m *Monitor) lookAtStreams(ctx context.Context, refusing refusals, waiting 
 			o := Outage{Of: stream, Since: w.Since, Reason: "appends get no answer, and the server answers everything else: its disk is full, broken or very slow",
 				Do: "name the server's monitoring port (--nats-monitor), which tells which it is. Where a write has failed, see to the disk" + restartServer}
 			if refusing.told {
-				o.Reason = "appends get no answer, and the server answers everything else and tells of no write that failed: its disk is very slow, or the stream has no leader"
+				o.Reason = "appends get no answer, and the server answers everything else and tells of no write that failed: " +
+					"its disk is very slow, or the stream has no leader"
 				o.Do = "see what else uses the NATS server's disk, and whether a majority of its cluster runs"
 			}
 			found = append(found, o)

@@ -53,9 +53,10 @@ const (
 
 // advice is what a person can do about an outage, where it does not end by itself.
 var advice = map[Kind]string{
-	LogUnreachable:   "see that nats-server runs and has a majority of its cluster; services reconnect by themselves",
-	LogDegraded:      "start the servers that are away, or replace them: the others bring them up to date",
-	AppendsSlow:      "see what else uses the disk, the processors and the network of the log's server, or on one server choose a larger sync_interval (--durability)",
+	LogUnreachable: "see that nats-server runs and has a majority of its cluster; services reconnect by themselves",
+	LogDegraded:    "start the servers that are away, or replace them: the others bring them up to date",
+	AppendsSlow: "see what else uses the disk, the processors and the network of the log's server, " +
+		"or on one server choose a larger sync_interval (--durability)",
 	InputsStalled:    "see whether the consumers exist and this user may use them; services go on by themselves",
 	StoreUnreachable: "see that the object store runs and takes these keys; services go on by themselves",
 	DiskFull:         "make room: services go on by themselves",
@@ -70,7 +71,8 @@ var advice = map[Kind]string{
 
 // What helps against a slow disk and a machine without processors for its programs.
 const (
-	slowAdvice    = "it is not full: see what else uses the disk, move --dir or --store to a faster one, or sync the log less often (--durability 1s); services go on meanwhile"
+	slowAdvice = "it is not full: see what else uses the disk, move --dir or --store to a faster one, " +
+		"or sync the log less often (--durability 1s); services go on meanwhile"
 	starvedAdvice = "stop other programs, or give this machine or its container more processors, or use fewer slots (--tool-slots, --scorer-slots); " +
 		"what is slow or silent meanwhile may be well"
 )

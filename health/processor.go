@@ -104,7 +104,8 @@ func (p *Processor) Starved() string {
 	case times >= lateTimes:
 		return fmt.Sprintf("%d timers of this process fired late within %s, by up to %s%s", times, lately, latest.Round(100*time.Millisecond), load())
 	case waits >= leastWait && waits > slowdown*ran:
-		return fmt.Sprintf("within %s this process waited for a processor for %s and had one for %s%s", lately, waits.Round(time.Second/10), ran.Round(time.Millisecond), load())
+		return fmt.Sprintf("within %s this process waited for a processor for %s and had one for %s%s",
+			lately, waits.Round(time.Second/10), ran.Round(time.Millisecond), load())
 	}
 	return ""
 }

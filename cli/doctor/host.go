@@ -110,7 +110,8 @@ func tryDirectory(ctx context.Context, dir string, d disk) []finding {
 	if took < slowWrite {
 		return []finding{f}
 	}
-	return []finding{f, {"directory", levelWarning, fmt.Sprintf("%s %s: a small write took %s, and it need not be full", health.DiskSlow, dir, took.Round(100*time.Millisecond)), slowAdvice}}
+	slow := fmt.Sprintf("%s %s: a small write took %s, and it need not be full", health.DiskSlow, dir, took.Round(100*time.Millisecond))
+	return []finding{f, {"directory", levelWarning, slow, slowAdvice}}
 }
 
 const slowAdvice = "see what else uses this disk, or name a directory on a faster one by --dir"

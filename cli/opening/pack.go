@@ -24,7 +24,8 @@ func LoadTasks(dir string) ([]*tasks.Task, error) {
 		return tasks.LoadPack(packs.Small())
 	}
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("task pack %s: no such folder. Name a folder of task folders: tasks in a run file is relative to the file; `rondo tasks init NAME` writes a task to begin with", dir)
+		return nil, fmt.Errorf("task pack %s: no such folder. Name a folder of task folders: "+
+			"tasks in a run file is relative to the file; `rondo tasks init NAME` writes a task to begin with", dir)
 	}
 	return tasks.LoadDir(dir)
 }

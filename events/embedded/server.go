@@ -160,7 +160,8 @@ func notReady(waited time.Duration, write func() error) error {
 		if err != nil {
 			return fmt.Errorf("%s, and a write to its disk fails: %w", how, err)
 		}
-		return fmt.Errorf("%s. Its disk has room, and took a write in %s: see what else uses the disk and the processors of this machine", how, time.Since(began).Round(time.Millisecond))
+		return fmt.Errorf("%s. Its disk has room, and took a write in %s: see what else uses the disk and the processors of this machine",
+			how, time.Since(began).Round(time.Millisecond))
 	case <-time.After(trialPatience):
 		return fmt.Errorf("%s. Its disk hangs or is very slow, and need not be full: a write has not ended for %s", how, trialPatience)
 	}
