@@ -17,13 +17,14 @@ const root = "../.."
 // TestEachPackageIsInOneLane: the lanes together are `go list ./...`, no package is in two, and each row has a package, or .ci/packages fails.
 func TestEachPackageIsInOneLane(t *testing.T) {
 	lanes := map[string]bool{}
-	for _, row := range rows(t) {
+	all := rows(t)
+	for _, row := range all {
 		names, but := strings.CutPrefix(row.how, "but:")
 		if row.how != "race" && row.how != "plain" && !but {
 			t.Errorf(".ci/lanes: %s %s %s: say race, plain or but:TestOne,TestTwo", row.lane, row.how, row.pattern)
 		}
 		if but {
-			wantTests(t, row.pattern, strings.Split(names, ","))
+			wantTests(t, all, row, strings.Split(names, ","))
 		}
 		if _, err := os.Stat(root + "/.ci/" + row.lane); err != nil {
 			t.Errorf("no script runs the lane: %v", err)
@@ -50,14 +51,14 @@ func TestEachPackageIsInOneLane(t *testing.T) {
 	if asked := lines(t, ".ci/packages", "test", "race"); len(race) < 50 || !slices.Equal(slices.Sorted(slices.Values(asked)), slices.Sorted(slices.Values(race))) {
 		t.Errorf("the lane test has %d packages with the race detector, and asks for %d", len(race), len(asked))
 	}
-	all := lines(t, "go", "list", "./...")
-	for _, p := range all {
+	listed := lines(t, "go", "list", "./...")
+	for _, p := range listed {
 		if seen[p] == "" {
 			t.Errorf("%s is in no lane", p)
 		}
 	}
-	if len(seen) != len(all) || len(all) < 50 {
-		t.Errorf("%d packages in lanes, %d listed", len(seen), len(all))
+	if len(seen) != len(listed) || len(listed) < 50 {
+		t.Errorf("%d packages in lanes, %d listed", len(seen), len(listed))
 	}
 	for p, in := range seen {
 		lane, names, but := strings.Cut(in, " but:")
@@ -67,24 +68,30 @@ func TestEachPackageIsInOneLane(t *testing.T) {
 	}
 }
 
-// wantTests: a package has the tests that a row names, as go test skips none without a word where no name is right.
-func wantTests(t *testing.T, folder string, names []string) {
+// wantTests: a package has the tests that a row names, as go test skips none without a word where no name is right. A lane has them
+// skipped in all such packages of it, so no other has one of that name.
+func wantTests(t *testing.T, all []row, of row, names []string) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text []byte
-	for _, file := range files {
-		data, err := os.ReadFile(file)
+	for _, other := range all {
+		if other.lane != of.lane || !strings.HasPrefix(other.how, "but:") {
+			continue
+		}
+		files, err := filepath.Glob(filepath.Join(root, other.pattern, "*_test.go"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		text = append(text, data...)
-	}
-	for _, name := range names {
-		if !bytes.Contains(text, []byte("\nfunc "+name+"(t *testing.T) {")) {
-			t.Errorf(".ci/lanes: %s has no test %q", folder, name)
+		var text []byte
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = append(text, data...)
+		}
+		for _, name := range names {
+			if has := bytes.Contains(text, []byte("\nfunc "+name+"(t *testing.T) {")); has != (other == of) {
+				t.Errorf(".ci/lanes: %s has a test %q: %t", other.pattern, name, has)
+			}
 		}
 	}
 }
